@@ -1,0 +1,130 @@
+"""
+What opkit asks of an API server. Everything above this package sees nothing else.
+
+Implementations: kopf's client (`kopf_client`), the in-memory store behind the fake event injector
+(`opkit.simulation.cluster`), and a recorder that wraps either of them (`recorder`).
+
+All requests raise `opkit.ApiError` and nothing else; `Unreachable` when there was no answer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import AsyncIterator, Sequence
+from typing import Literal, Protocol
+
+from opkit.cluster.body import Raw
+from opkit.cluster.resource import Resource, ResourceSelector
+
+PatchType = Literal["merge", "json", "strategic"]
+
+
+class Mark(enum.Enum):
+    """What stands in a stream beside events."""
+
+    BEGIN_LIST = "begin-list"
+    """All objects of the scope follow, as `LISTED` events, in one or more batches."""
+
+    END_LIST = "end-list"
+    """The list is complete. What it did not name is gone. Without this mark the list says nothing."""
+
+
+class EventType(enum.StrEnum):
+    LISTED = "LISTED"
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    BOOKMARK = "BOOKMARK"
+
+
+WatchEvent = tuple[EventType | str, Raw]
+"""An event of a stream: its type and the object. A tuple, since millions of them are made."""
+
+Batch = Mark | Sequence[WatchEvent]
+"""What a watch yields: a mark, or the events that arrived together (possibly none: a sign of life)."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WatchScope:
+    """What one watch covers: a resource, in one namespace or everywhere, narrowed by a selector or not."""
+
+    resource: Resource
+    namespace: str | None = None
+    label_selector: str | None = None
+    field_selector: str | None = None
+
+    def __str__(self) -> str:
+        where = f" in {self.namespace}" if self.namespace is not None else ""
+        which = self.label_selector or self.field_selector
+        return f"{self.resource}{where}{f' with {which}' if which else ''}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Topology:
+    """What a server serves of what was asked for, at one moment."""
+
+    resources: frozenset[Resource]
+    namespaces: frozenset[str | None]
+    """The namespaces to watch; `{None}` means all of them with one watch."""
+
+
+class Cluster(Protocol):
+    """An API server."""
+
+    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Raw: ...
+
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+    ) -> list[Raw]: ...
+
+    async def create(self, resource: Resource, body: Raw, namespace: str | None = None) -> Raw: ...
+
+    async def apply(
+        self, resource: Resource, name: str, namespace: str | None, body: Raw, *, manager: str, force: bool = False
+    ) -> Raw:
+        """Server-side apply in the name of `manager`."""
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None,
+        patch: Raw | Sequence[Raw],
+        *,
+        type: PatchType = "merge",
+        subresource: str | None = None,
+    ) -> Raw: ...
+
+    async def replace(
+        self, resource: Resource, name: str, namespace: str | None, body: Raw, *, subresource: str | None = None
+    ) -> Raw: ...
+
+    async def delete(
+        self, resource: Resource, name: str, namespace: str | None = None, *, uid: str | None = None
+    ) -> Raw:
+        """Ask for the deletion; with `uid` only of that very object (else 409)."""
+
+    def watch(self, scope: WatchScope, *, since: str | None = None) -> AsyncIterator[Batch]:
+        """
+        List and watch, once.
+
+        Yields BEGIN_LIST, batches of LISTED, END_LIST, then batches of what changes. With `since` (a
+        resourceVersion) it starts with the changes after that, without a list. Bookmarks are yielded too: their
+        version, like that of any event, is where to go on. Ends when the server ends the stream; raises
+        `ApiError` when something is wrong, in whatever shape the server says so: status 410 means that `since` is
+        too old and a list is needed. Closing the iterator closes the connection.
+        """
+
+    def topology(
+        self, selectors: frozenset[ResourceSelector], namespaces: frozenset[str], clusterwide: bool
+    ) -> AsyncIterator[Topology]:
+        """
+        What is served of what `selectors` name, in the namespaces that match the patterns; again on each change.
+
+        Never ends by itself.
+        """

@@ -1,0 +1,157 @@
+"""
+Resources: what a server serves (`Resource`), and how an author names it (`ResourceSelector`).
+
+The grammar of the names is that of kopf's decorators.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator
+
+_VERSION = re.compile(r"v\d+(?:(?:alpha|beta)\d+)?")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Resource:
+    """One resource that a server serves in one version. Equal by group, version and plural."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str = dataclasses.field(default="", compare=False)
+    singular: str = dataclasses.field(default="", compare=False)
+    shortcuts: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
+    categories: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
+    subresources: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
+    namespaced: bool = dataclasses.field(default=True, compare=False)
+    preferred: bool = dataclasses.field(default=True, compare=False)
+    """Whether this is the version to take where an author names none."""
+    verbs: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((self.group, self.version, self.plural))
+
+    def __str__(self) -> str:
+        return f"{self.plural}.{self.version}.{self.group}".rstrip(".")
+
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
+        """The path of its URL on a server. A namespace is ignored for what has none."""
+        parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
+        if self.namespaced and namespace is not None:
+            parts += ["namespaces", namespace]
+        parts += [part for part in (self.plural, name, subresource) if part is not None]
+        return "/".join(parts)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ResourceSelector:
+    """
+    How an author names a resource: any part but the name may be left open.
+
+    `name` is a plural, singular, kind or short name. Without a version, the server's preferred one is meant.
+    """
+
+    name: str
+    group: str | None = None
+    version: str | None = None
+
+    @classmethod
+    def parse(cls, *args: str) -> ResourceSelector:
+        """
+        Read the positional arguments of a decorator.
+
+        `("example.com", "v1", "webapps")`, `("example.com/v1", "webapps")`, `("v1", "configmaps")` for the core
+        group, `("example.com", "webapps")`, `("webapps.v1.example.com",)`, `("webapps.example.com",)`, or a bare
+        name. Raises `TypeError` with one sentence for anything else.
+        """
+        if not args or not all(isinstance(arg, str) and arg for arg in args):
+            raise TypeError(
+                'name the resource, as in ("example.com", "v1", "webapps"), ("v1", "configmaps") or ("webapps")'
+            )
+        if len(args) == 3:
+            group, version, name = args
+            return cls(name=name, group=group, version=version)
+        if len(args) == 2:
+            return cls._of_two(*args)
+        if len(args) == 1:
+            return cls._of_one(args[0])
+        raise TypeError(f"at most group, version and name make a resource, not {len(args)} words: {args!r}")
+
+    @classmethod
+    def _of_two(cls, first: str, name: str) -> ResourceSelector:
+        if "/" in first:
+            group, _, version = first.rpartition("/")
+            return cls(name=name, group=group, version=version)
+        if _VERSION.fullmatch(first):
+            return cls(name=name, group="", version=first)
+        return cls(name=name, group=first)
+
+    @classmethod
+    def _of_one(cls, text: str) -> ResourceSelector:
+        if "/" in text:
+            raise TypeError(f"give group/version and name as two words, not {text!r}")
+        name, *rest = text.split(".")
+        if not rest:
+            return cls(name=name)
+        if _VERSION.fullmatch(rest[0]):
+            return cls(name=name, group=".".join(rest[1:]), version=rest[0])
+        return cls(name=name, group=".".join(rest))
+
+    def __str__(self) -> str:
+        return ".".join(part for part in (self.name, self.version, self.group) if part)
+
+    def matches(self, resource: Resource) -> bool:
+        """Whether this names that resource (which may not be the only one: see `select`)."""
+        return (
+            (self.group is None or self.group == resource.group)
+            and (resource.preferred if self.version is None else self.version == resource.version)
+            and (
+                self.name in (resource.plural, resource.kind, resource.singular)
+                or self.name in resource.shortcuts
+            )
+        )
+
+    def select(self, resources: Iterable[Resource]) -> list[Resource]:
+        """
+        All that it names; the core group hides namesakes in others, as in kubectl.
+
+        A kind that the preferred version of its group does not serve is taken in the best version that does.
+        """
+        resources = list(resources)
+        found = [resource for resource in resources if self.matches(resource)]
+        if not found and self.version is None:
+            found = self._in_other_versions(resources)
+        core = [resource for resource in found if not resource.group]
+        return core or found
+
+    def _in_other_versions(self, resources: list[Resource]) -> list[Resource]:
+        best: dict[tuple[str, str], Resource] = {}
+        for resource in resources:
+            if dataclasses.replace(self, version=resource.version).matches(resource):
+                key = (resource.group, resource.plural)
+                if key not in best or _rank(resource.version) > _rank(best[key].version):
+                    best[key] = resource
+        return list(best.values())
+
+    def may_equal(self, other: ResourceSelector) -> bool:
+        """Whether both can name one resource, as far as words alone can tell."""
+        return (
+            self.name.lower() == other.name.lower()
+            and (self.group is None or other.group is None or self.group == other.group)
+            and (self.version is None or other.version is None or self.version == other.version)
+        )
+
+
+def _rank(version: str) -> tuple[int, int, int]:
+    """Kubernetes' order of versions: stable before beta before alpha, then by number."""
+    match = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version)
+    if not match:
+        return (-1, 0, 0)
+    major, stage, minor = match.groups()
+    return ({None: 2, "beta": 1, "alpha": 0}[stage], int(major), int(minor or 0))

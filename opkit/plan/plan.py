@@ -1,0 +1,118 @@
+"""The plan: what the declarations amount to. Made by the compiler, served by the flow, printed by `opkit check`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from opkit.cluster.resource import ResourceSelector
+from opkit.filter.expressions import Filter
+from opkit.retry import Retry
+from opkit.settings import ReconcileStrategy
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Handler:
+    """
+    A function of the author, and what it wants to be given.
+
+    `arguments` are the names that the runtime knows and the signature asks for; `object_argument` is the one
+    parameter that receives the object under a name of the author's choice; `clients` maps parameters to the
+    client library that their annotation asks for (`"kubernetes"` or `"pykube"`).
+    """
+
+    function: Callable[..., Any]
+    name: str
+    file: str
+    line: int
+    is_async: bool
+    arguments: frozenset[str] = frozenset()
+    object_argument: str | None = None
+    clients: tuple[tuple[str, str], ...] = ()
+    takes_all: bool = False
+    """The signature ends in `**kwargs`: everything that the runtime knows is passed."""
+    is_global: bool = False
+    """At registration the function was its module's global of that name, so it is looked up there when called."""
+
+    def resolve(self) -> Callable[..., Any]:
+        """
+        The function to call now.
+
+        Looked up in its module each time, so that a test that patches the module patches the operator.
+        """
+        if self.is_global:
+            return self.function.__globals__.get(self.function.__name__, self.function)  # type: ignore[no-any-return]
+        return self.function
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Finalizer:
+    """A cleanup that must succeed before an object may go."""
+
+    name: str
+    handler: Handler
+    when: Filter | None = None
+    order: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Filters:
+    """The author's filters of one controller, each composed to a single one; `None` accepts."""
+
+    add: Filter | None = None
+    update: Filter | None = None
+    delete: Filter | None = None
+    generic: Filter | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Controller:
+    """One reconcile handler with all that belongs to it. `None` in an option means: from the settings."""
+
+    name: str
+    resource: ResourceSelector
+    reconcile: Handler
+    delete: Handler | None = None
+    filters: Filters = Filters()
+    default_filters: bool = True
+    label_selector: str | None = None
+    field_selector: str | None = None
+    owns: tuple[ResourceSelector, ...] = ()
+    strategy: ReconcileStrategy | None = None
+    retry: Retry | None = None
+    timeout: float | None = None
+    resync: float | None = None
+    resync_set: bool = False
+    """Whether `resync` was given by the author: then `None` turns it off."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class ResourcePlan:
+    """One resource as the author names it: its controllers, and its finalizers in the order in which they run."""
+
+    resource: ResourceSelector
+    controllers: tuple[Controller, ...]
+    finalizers: tuple[Finalizer, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """All that an operator does."""
+
+    resources: tuple[ResourcePlan, ...] = ()
+    startup: tuple[Handler, ...] = ()
+    shutdown: tuple[Handler, ...] = ()
+    logins: tuple[Handler, ...] = ()
+    probes: tuple[tuple[str, Handler], ...] = ()
+
+    def __str__(self) -> str:
+        from opkit.plan.printing import as_text
+
+        return as_text(self)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The plan as plain data, ready for JSON."""
+        from opkit.plan.printing import as_dict
+
+        return as_dict(self)
