@@ -72,6 +72,9 @@ class Topology:
 class Cluster(Protocol):
     """An API server."""
 
+    async def resolve(self, selector: ResourceSelector) -> Resource:
+        """The one resource that is named. Raises `NotFound` if the server serves none, or if several are meant."""
+
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Raw: ...
 
     async def list(

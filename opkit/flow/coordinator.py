@@ -1,0 +1,263 @@
+"""
+The coordinator: which request runs now.
+
+Takes requests for the controllers of one resource, gives each a slot of the resource's budget and the lock of its
+object together, so that no slot is ever held by one who waits. Turns the outcome of a run into queue
+operations: this is the only way back. Never calls Kubernetes, never sees a handler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import weakref
+from collections.abc import Awaitable, Callable, Iterable
+
+from opkit.clock import Clock
+from opkit.flow.queue import Added, Queue
+from opkit.flow.requests import CHANGES, Request
+from opkit.settings import ConflictStrategy
+
+logger = logging.getLogger("opkit.coordinator")
+
+Serve = Callable[[Request], Awaitable[Request | None]]
+"""Runs a request; gives what is to wait for the object next, or `None` for nothing."""
+
+# After a fault of opkit's own the request is put back, so that nothing is lost; not at once, so that it can't spin.
+_AFTER_A_BUG = 30.0
+
+# Seconds for cancelled runs to end; one that swallows its cancellation must not hold up the exit.
+_LAST_WORDS = 3.0
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Lane:
+    """One controller's way through the coordinator: its queue, and who serves what comes out of it."""
+
+    name: str
+    queue: Queue
+    serve: Serve
+    urgent: bool = False
+    """Served before all lanes that are not."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CoordinatorStatistics:
+    """A snapshot of the coordinator."""
+
+    limit: int
+    running: int
+    most_running: int
+    """The most that ever ran at once."""
+    waiting: int
+    discarded: int
+    """Requests that `ConflictStrategy.DISCARD` dropped."""
+
+
+class Coordinator:
+    """Slots and locks of one resource, shared by all of its controllers."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        limit: int,
+        conflict: ConflictStrategy = ConflictStrategy.WAIT,
+        requeue_delay: float = 5.0,
+        on_bug: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        self._clock = clock
+        self._limit = limit
+        self._conflict = conflict
+        self._requeue_delay = requeue_delay
+        self._on_bug = on_bug
+        self._loop = asyncio.get_running_loop()
+        self._lanes: list[Lane] = []
+        self._turn = 0
+        self._running: dict[str, tuple[Lane, asyncio.Task[None]]] = {}
+        self._cancelled: weakref.WeakSet[asyncio.Task[None]] = weakref.WeakSet()
+        self._most_running = 0
+        self._discarded = 0
+        self._awake = False
+        self._stopped = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def join(self, lane: Lane) -> None:
+        """Serve one more lane."""
+        lane.queue.bind(self.wake)
+        for key in self._running:
+            lane.queue.hold(key)
+        self._lanes.append(lane)
+        self._lanes.sort(key=lambda lane: not lane.urgent)  # stable: the others keep their order
+
+    # Requests come in.
+
+    def add(self, lane: Lane, request: Request) -> Added | None:
+        """
+        Take a request; what became of it. `None`: dropped by `ConflictStrategy.DISCARD`.
+
+        Only changes from outside meet the conflict strategy; what a run or a person asks for is always kept.
+        """
+        if self._conflict is not ConflictStrategy.WAIT and request.key in self._running:
+            if request.triggers <= CHANGES:
+                if self._conflict is ConflictStrategy.DISCARD:
+                    self._discarded += 1
+                    return None
+                request.due += self._requeue_delay
+        added = lane.queue.add(request)
+        if added is not Added.MERGED:
+            self.wake()
+        return added
+
+    def wake(self) -> None:
+        """Look for work in the next turn of the loop; many calls before that are one."""
+        if not self._awake and not self._stopped:
+            self._awake = True
+            self._loop.call_soon(self._pump)
+
+    # Runs start and end.
+
+    def _pump(self) -> None:
+        """Start all that can start now, and set the timer for what comes next."""
+        self._awake = False
+        if self._stopped:
+            return
+        now = self._clock.now()
+        while len(self._running) < self._limit:
+            if (found := self._next(now)) is None:
+                break
+            self._start(*found)
+        self._set_timer(now)
+
+    def _next(self, now: float) -> tuple[Lane, Request] | None:
+        """The request whose turn it is: urgent lanes first, the others one after another."""
+        lanes = self._lanes
+        for index, lane in enumerate(lanes):
+            if not lane.urgent:
+                break
+            if (request := lane.queue.take(now)) is not None:
+                return lane, request
+        else:
+            return None
+        others = len(lanes) - index
+        for step in range(others):
+            lane = lanes[index + (self._turn + step) % others]
+            if (request := lane.queue.take(now)) is not None:
+                self._turn = (self._turn + step + 1) % others
+                return lane, request
+        return None
+
+    def _set_timer(self, now: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if len(self._running) >= self._limit:
+            return  # the end of a run looks again
+        due = min((due for lane in self._lanes if (due := lane.queue.next_due()) is not None), default=None)
+        if due is not None:
+            self._timer = self._clock.call_at(max(due, now), self.wake)
+
+    def _start(self, lane: Lane, request: Request) -> None:
+        for other in self._lanes:
+            other.queue.hold(request.key)
+        self._idle.clear()
+        task = self._loop.create_task(self._run(lane, request), name=f"{lane.name} {request.key}")
+        self._running[request.key] = (lane, task)
+        self._most_running = max(self._most_running, len(self._running))
+
+    async def _run(self, lane: Lane, request: Request) -> None:
+        again: Request | None = None
+        try:
+            again = await lane.serve(request)
+        except asyncio.CancelledError:
+            pass  # only the coordinator cancels here: it stops, or the lead is lost, and the queue goes with it
+        except BaseException as error:
+            again = self._after_a_bug(request, error)
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            self._finish(lane, request.key, again)
+
+    def _after_a_bug(self, request: Request, error: BaseException) -> Request:
+        logger.error("opkit itself failed while it served %s; this is a bug in opkit", request.key, exc_info=error)
+        if self._on_bug is not None:
+            self._on_bug(error)
+        request.due = self._clock.now() + _AFTER_A_BUG
+        return request
+
+    def _finish(self, lane: Lane, key: str, again: Request | None) -> None:
+        """The one place where the outcome of a run becomes queue operations."""
+        del self._running[key]
+        if again is not None:
+            lane.queue.add(again)
+        for other in self._lanes:
+            other.queue.release(key)
+        if not self._running:
+            self._idle.set()
+        self.wake()
+
+    # The end, and looking on.
+
+    def cancel_key(self, key: str) -> None:
+        """Drop what waits for an object, in every lane that is not urgent: it is gone."""
+        for lane in self._lanes:
+            if not lane.urgent:
+                lane.queue.cancel(key)
+
+    def is_running(self, key: str) -> bool:
+        return key in self._running
+
+    def running(self) -> Iterable[tuple[str, str]]:
+        """What runs now, as (lane's name, key)."""
+        return [(lane.name, key) for key, (lane, _) in self._running.items()]
+
+    def next_due(self, ignore: Callable[[Request], bool]) -> float | None:
+        """When the next request is due that is not to be ignored, held ones included."""
+        dues = (request.due for lane in self._lanes for request in lane.queue.waiting() if not ignore(request))
+        return min(dues, default=None)
+
+    def close(self) -> None:
+        """Refuse requests and start nothing any more. What runs, runs."""
+        self._stopped = True
+        for lane in self._lanes:
+            lane.queue.close()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def drain(self, grace: float) -> list[tuple[str, str]]:
+        """
+        Wait for what runs, at most `grace` seconds; then cancel it. To be called after `close`.
+
+        Gives what had to be cancelled, as (lane's name, key).
+        """
+        try:
+            async with asyncio.timeout(grace):
+                await self._idle.wait()
+        except TimeoutError:
+            pass
+        unfinished = list(self.running())
+        tasks = [task for _, task in self._running.values()]
+        self._cancelled.update(tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_LAST_WORDS)
+        return unfinished
+
+    def is_cancelling(self, key: str) -> bool:
+        """Whether the run of this key is being cancelled by the runtime, not by its own doing."""
+        running = self._running.get(key)
+        return running is not None and running[1] in self._cancelled
+
+    def statistics(self) -> CoordinatorStatistics:
+        return CoordinatorStatistics(
+            limit=self._limit,
+            running=len(self._running),
+            most_running=self._most_running,
+            waiting=sum(len(lane.queue) for lane in self._lanes),
+            discarded=self._discarded,
+        )

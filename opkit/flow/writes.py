@@ -1,0 +1,177 @@
+"""
+Writes: the one door to the API server, for opkit itself and for handlers.
+
+Takes requests, gives the server's answers. A merge patch that would change nothing in the stored body is not sent
+(semantics: 7). The answers go into the stores at once, and the events of these writes are known for echoes. Never
+retries, never decides what to write.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+from opkit.cluster.body import Raw, identity, metadata
+from opkit.cluster.merging import would_change
+from opkit.cluster.protocol import Cluster, PatchType
+from opkit.cluster.resource import Resource
+from opkit.errors import Forbidden
+from opkit.flow.store import EVERYONE
+
+
+class Watched(Protocol):
+    """A resource that is watched, as far as writes of it are concerned."""
+
+    def find(self, name: str, namespace: str | None) -> Raw | None: ...
+
+    def begin_write(self, name: str, namespace: str | None) -> None: ...
+
+    def end_write(
+        self, name: str, namespace: str | None, answer: Raw | None, *, origin: str | None, created: bool
+    ) -> None: ...
+
+    def note_write(self, uid: str, verb: str, subresource: str | None, sent: bool, why: str) -> None: ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Write:
+    """A write that was sent, or was not because it would have changed nothing."""
+
+    verb: str
+    resource: Resource
+    name: str | None
+    namespace: str | None
+    subresource: str | None
+    body: Any
+
+
+class Writes:
+    """The door. `watched` tells which resources are watched at this moment."""
+
+    def __init__(self, cluster: Cluster, watched: Callable[[Resource], Watched | None]) -> None:
+        self.cluster = cluster
+        self._watched = watched
+        self.on_sent: Callable[[Write], None] | None = None
+        self.on_skipped: Callable[[Write], None] | None = None
+        self.fenced = False
+        """Set while this process must not write: another one leads."""
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None,
+        patch: Raw | Sequence[Raw],
+        *,
+        type: PatchType = "merge",
+        subresource: str | None = None,
+        origin: str | None = EVERYONE,
+    ) -> Raw:
+        """Patch; gives the server's body, or the stored one if the patch would change nothing in it."""
+        write = Write("patch", resource, name, namespace, subresource, patch)
+        if type == "merge" and (stored := self._unchanged_by(write)) is not None:
+            self._skip(write, stored)
+            return stored
+        return await self._send(
+            write,
+            lambda: self.cluster.patch(resource, name, namespace, patch, type=type, subresource=subresource),
+            origin,
+        )
+
+    async def create(
+        self, resource: Resource, body: Raw, namespace: str | None, *, origin: str | None = EVERYONE
+    ) -> Raw:
+        name = metadata(body).get("name")
+        write = Write("create", resource, name, namespace, None, body)
+        return await self._send(
+            write, lambda: self.cluster.create(resource, body, namespace), origin, created=True
+        )
+
+    async def apply(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None,
+        body: Raw,
+        *,
+        manager: str,
+        force: bool = False,
+        origin: str | None = EVERYONE,
+    ) -> Raw:
+        watched = self._watched(resource)
+        created = watched is not None and watched.find(name, namespace) is None
+        write = Write("apply", resource, name, namespace, None, body)
+        return await self._send(
+            write,
+            lambda: self.cluster.apply(resource, name, namespace, body, manager=manager, force=force),
+            origin,
+            created=created,
+        )
+
+    async def replace(
+        self, resource: Resource, name: str, namespace: str | None, body: Raw, *, origin: str | None = EVERYONE
+    ) -> Raw:
+        write = Write("replace", resource, name, namespace, None, body)
+        return await self._send(write, lambda: self.cluster.replace(resource, name, namespace, body), origin)
+
+    async def delete(self, resource: Resource, name: str, namespace: str | None, *, uid: str | None = None) -> Raw:
+        # No echo is expected: a deletion concerns everybody, the handler that asked for it too.
+        self._pass_fence()
+        write = Write("delete", resource, name, namespace, None, None)
+        answer = await self.cluster.delete(resource, name, namespace, uid=uid)
+        self._sent(write, answer)
+        return answer
+
+    def _unchanged_by(self, write: Write) -> Raw | None:
+        """The stored body, if it is known and the write would change nothing in it."""
+        watched = self._watched(write.resource)
+        if watched is None or write.name is None:
+            return None
+        stored = watched.find(write.name, write.namespace)
+        return None if stored is None or would_change(stored, write.body) else stored
+
+    def _skip(self, write: Write, stored: Raw) -> None:
+        watched = self._watched(write.resource)
+        if watched is not None:
+            watched.note_write(identity(stored), write.verb, write.subresource, False, "would change nothing")
+        if self.on_skipped is not None:
+            self.on_skipped(write)
+
+    async def _send(
+        self, write: Write, call: Callable[[], Awaitable[Raw]], origin: str | None, created: bool = False
+    ) -> Raw:
+        self._pass_fence()
+        watched = self._watched(write.resource)
+        if watched is None or write.name is None:
+            answer = await call()
+            if watched is not None:  # its name was made by the server, so no event could be held back for it
+                self._settle_unnamed(watched, answer, origin)
+            self._sent(write, answer)
+            return answer
+        watched.begin_write(write.name, write.namespace)
+        settled: Raw | None = None
+        try:
+            settled = await call()
+        finally:
+            watched.end_write(write.name, write.namespace, settled, origin=origin, created=created)
+        self._sent(write, settled)
+        return settled
+
+    def _settle_unnamed(self, watched: Watched, answer: Raw, origin: str | None) -> None:
+        meta = metadata(answer)
+        name, namespace = meta.get("name"), meta.get("namespace")
+        if name and watched.find(name, namespace) is None:
+            watched.begin_write(name, namespace)
+            watched.end_write(name, namespace, answer, origin=origin, created=True)
+
+    def _sent(self, write: Write, answer: Raw) -> None:
+        watched = self._watched(write.resource)
+        if watched is not None and metadata(answer).get("name"):
+            watched.note_write(identity(answer), write.verb, write.subresource, True, "")
+        if self.on_sent is not None:
+            self.on_sent(write)
+
+    def _pass_fence(self) -> None:
+        if self.fenced:
+            raise Forbidden("this process does not lead any more, so it must not write", reason="NotLeading")
