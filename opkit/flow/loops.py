@@ -1,0 +1,64 @@
+"""
+Loops: handlers that wake themselves up by their own writes.
+
+Takes the accepted updates of objects; gives a warning, once per object and minute, with the field paths that keep
+changing. Never stops anything.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Callable
+
+from opkit.cluster.body import Raw, metadata
+from opkit.cluster.merging import differing_paths
+
+LIMIT = 10
+"""Self-inflicted changes in a minute that are still taken for coincidence (semantics: 7)."""
+
+WINDOW = 60.0
+
+# Stamps that change with every write, so they say nothing about what keeps changing.
+_NOISE = frozenset({"metadata.resourceVersion", "metadata.managedFields"})
+
+
+@dataclasses.dataclass(slots=True)
+class _Trail:
+    generation: int | None
+    times: collections.deque[float]
+    paths: collections.Counter[str]
+    warned: float | None = None
+
+
+class LoopDetector:
+    """Watches for objects that are run again and again with nothing new in their spec."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._trails: dict[str, _Trail] = {}
+
+    def note(self, uid: str, new: Raw, old: Raw) -> list[str] | None:
+        """
+        An update of an object was accepted right after, or during, a run of it.
+
+        Gives the field paths that keep changing when it is time to warn.
+        """
+        now = self._now()
+        generation = metadata(new).get("generation")
+        trail = self._trails.get(uid)
+        if trail is None or trail.generation != generation:
+            trail = self._trails[uid] = _Trail(generation, collections.deque(), collections.Counter())
+        trail.times.append(now)
+        trail.paths.update(path for path in differing_paths(old, new) if path not in _NOISE)
+        while trail.times[0] <= now - WINDOW:
+            trail.times.popleft()
+        if len(trail.times) <= LIMIT or (trail.warned is not None and now - trail.warned < WINDOW):
+            return None
+        trail.warned = now
+        paths = [path for path, _ in trail.paths.most_common(5)]
+        trail.paths.clear()
+        return paths
+
+    def forget(self, uid: str) -> None:
+        self._trails.pop(uid, None)

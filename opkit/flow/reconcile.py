@@ -1,0 +1,191 @@
+"""
+Reconcile: one run of one object.
+
+Takes a request; reads the newest body from the store; attaches finalizers and calls the reconcile handler, or, for
+an object that is being deleted, runs its finalizers. Gives a report. Never enqueues, never decides on retries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from opkit.clock import Clock
+from opkit.cluster.body import Raw, identity, is_deleting, metadata
+from opkit.errors import ApiError
+from opkit.flow.finalizers import Finalizers, Gone
+from opkit.flow.invocation import Invoker, Run
+from opkit.flow.report import Call, Outcome, Report, skipped
+from opkit.flow.requests import Request
+from opkit.flow.results import describe_error
+from opkit.plan.plan import Finalizer, Handler
+from opkit.results import Result
+from opkit.triggers import DeleteReason
+
+MakeRun = Callable[[Raw, Request, DeleteReason | None], Run]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Steps:
+    """What a reconciler does with an object, and how long it may take."""
+
+    reconcile: Handler
+    delete: Handler | None
+    timeout: float | None
+    auto_attach: bool = True
+    auto_detach: bool = True
+
+
+class Reconciler:
+    """Runs the handlers of one controller."""
+
+    def __init__(
+        self,
+        *,
+        steps: Steps,
+        finalizers: Finalizers,
+        wants: Callable[[Finalizer, Raw], bool],
+        read: Callable[[str], Raw | None],
+        matches: Callable[[Raw], bool],
+        make_run: MakeRun,
+        send_patch: Callable[[Run], Any],
+        invoker: Invoker,
+        clock: Clock,
+        interrupted: Callable[[str], bool],
+        on_call: Callable[[Call], None],
+    ) -> None:
+        self._steps = steps
+        self._finalizers = finalizers
+        self._wants = wants
+        self._read = read
+        self._matches = matches
+        self._make_run = make_run
+        self._send_patch = send_patch
+        self._invoker = invoker
+        self._clock = clock
+        self._interrupted = interrupted
+        self._on_call = on_call
+
+    async def run(self, request: Request) -> Report:
+        """Bring the object closer to what it should be; never raises but for its own cancellation and bugs."""
+        raw = self._read(request.key)
+        if raw is None:
+            return skipped("the object is gone")
+        if not self._matches(raw):
+            return skipped("the selector does not match any more")
+        if not is_deleting(raw) and self._steps.auto_attach:
+            missing = self._finalizers.missing(raw, self._wants)
+            if missing:
+                try:
+                    raw = await self._finalizers.attach(raw, missing)
+                except Gone:
+                    return skipped("the object went away before its finalizer was attached")
+                except ApiError as error:
+                    return _refused(f"attaching {', '.join(missing)}", error)
+        if is_deleting(raw):
+            return await self._finalize(raw, request)
+        return await self._call(self._steps.reconcile, self._make_run(raw, request, None), self._steps.timeout)
+
+    async def run_delete(self, request: Request, reason: DeleteReason) -> Report:
+        """Tell the delete handler about the end of an object."""
+        assert self._steps.delete is not None and request.body is not None
+        run = self._make_run(request.body, request, reason)
+        return await self._call(self._steps.delete, run, self._steps.timeout)
+
+    # Finalizers.
+
+    async def _finalize(self, raw: Raw, request: Request) -> Report:
+        """Run ours one after the other, each taken off right after it succeeded."""
+        report = skipped("being deleted, and nothing of ours stands on it")
+        for finalizer in self._finalizers.of(raw):
+            report = await self._finalize_one(finalizer, raw, request)
+            report.finalizing = True
+            if report.outcome not in (Outcome.SUCCESS, Outcome.SKIPPED):
+                return report
+            if not self._steps.auto_detach:
+                continue
+            try:
+                left = await self._finalizers.detach(raw, finalizer.name)
+            except ApiError as error:
+                refused = _refused(f"removing the finalizer {finalizer.name}", error)
+                refused.finalizing = True
+                return refused
+            if left is None:
+                break
+            # A change of the spec during the deletion is seen by the next finalizer.
+            raw = self._read(request.key) or left
+        report.run = None  # its patch was sent before the finalizer was removed
+        return report
+
+    async def _finalize_one(self, finalizer: Finalizer, raw: Raw, request: Request) -> Report:
+        if self._finalizers.has_succeeded(raw, finalizer.name):
+            return skipped(f"{finalizer.name} has succeeded already")
+        run = self._make_run(raw, request, None)
+        report = await self._call(finalizer.handler, run, self._steps.timeout)
+        if report.outcome is Outcome.SUCCESS:
+            try:
+                await self._send_patch(run)
+            except ApiError as error:
+                # The object is about to go: its status matters less than its end.
+                run.logger.warning("The patch of %s was not taken: %s", finalizer.handler.name, error)
+        return report
+
+    # Calling.
+
+    async def _call(self, handler: Handler, run: Run, timeout: float | None) -> Report:
+        started = self._clock.now()
+        uid = identity(run.raw)
+        call = Call(
+            handler=handler.name, name=metadata(run.raw).get("name"), namespace=run.namespace, uid=uid,
+            attempt=run.attempt, trigger=run.trigger, at=started, controller=run.controller,
+        )  # fmt: skip
+        self._on_call(call)
+        try:
+            returned = await self._invoker.call(handler, run, timeout)
+            report = _report_of(returned, handler, run)
+        except asyncio.CancelledError as error:
+            if self._interrupted(uid):
+                call.outcome, call.duration = Outcome.CANCELLED, self._clock.now() - started
+                raise
+            _withdraw_cancellation()
+            report = _failed(run, error, "the handler was cancelled, and not by opkit")
+        except TimeoutError as error:
+            report = _failed(run, error, describe_error(error) if str(error) else f"took longer than {timeout} s")
+        except BaseException as error:
+            # A handler must not end the operator, whatever it raises: SystemExit is a failure of this run.
+            report = _failed(run, error, describe_error(error))
+        call.duration = report.duration = self._clock.now() - started
+        call.outcome, call.result, call.error = report.outcome, report.result, report.error
+        report.handler = handler.name
+        return report
+
+
+def _report_of(returned: Any, handler: Handler, run: Run) -> Report:
+    if returned is None:
+        return Report(Outcome.SUCCESS, run=run)
+    if not isinstance(returned, Result):
+        error = TypeError(
+            f"{handler.name} returned {type(returned).__name__}; "
+            "return None, opkit.success(...) or opkit.failure(...)"
+        )
+        return _failed(run, error, str(error))
+    if returned.ok:
+        return Report(Outcome.SUCCESS, result=returned, run=run)
+    return Report(Outcome.FAILURE, why=returned.message, result=returned, error=returned.error, run=run)
+
+
+def _failed(run: Run, error: BaseException, why: str) -> Report:
+    return Report(Outcome.FAILURE, why=why, error=error, run=run)
+
+
+def _refused(what: str, error: ApiError) -> Report:
+    return Report(Outcome.FAILURE, why=f"{what}: {error}", error=error, by_runtime=True, handler=what)
+
+
+def _withdraw_cancellation() -> None:
+    """The handler cancelled its own task: that must not end the run of the rooms around it."""
+    task = asyncio.current_task()
+    while task is not None and task.cancelling():
+        task.uncancel()
