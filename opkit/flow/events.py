@@ -15,8 +15,8 @@ import logging
 from opkit.clock import Clock
 from opkit.cluster.body import Raw, metadata
 from opkit.cluster.protocol import Cluster
-from opkit.cluster.resource import Resource, ResourceSelector
-from opkit.errors import ApiError, NotFound
+from opkit.cluster.resource import Resource
+from opkit.errors import AlreadyExists, ApiError, NotFound
 
 logger = logging.getLogger("opkit.events")
 
@@ -26,7 +26,13 @@ _LONGEST_MESSAGE = 1024  # the API server's own limit
 _WAITING = 1000  # an outage must not fill the memory with old news
 _COUNTED = 1000
 
-EVENTS = ResourceSelector(name="events", group="", version="v1")
+
+def check(reason: str, type: str) -> None:
+    """Raise `ValueError` for an event that no server would take."""
+    if type not in _TYPES:
+        raise ValueError(f"the type of an event is Normal or Warning, not {type!r}")
+    if not reason:
+        raise ValueError("an event needs a reason: one word in CamelCase")
 
 
 class EventPoster:
@@ -41,15 +47,7 @@ class EventPoster:
         self._task: asyncio.Task[None] | None = None
 
     def post(self, raw: Raw, reason: str, message: str, type: str = "Normal") -> None:
-        """
-        Post an Event about an object, some time soon.
-
-        Raises `ValueError` for a type that is neither Normal nor Warning, or an empty reason.
-        """
-        if type not in _TYPES:
-            raise ValueError(f"the type of an event is Normal or Warning, not {type!r}")
-        if not reason:
-            raise ValueError("an event needs a reason: one word in CamelCase")
+        """Post an Event about an object, some time soon."""
         self._waiting.append((raw, reason, message[:_LONGEST_MESSAGE], type))
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._post_all(), name="poster of events")
@@ -76,7 +74,11 @@ class EventPoster:
                 return
             except NotFound:
                 pass  # Events expire, an hour after the last change by default
-        await self._cluster.create(_EVENTS, self._body(raw, name, namespace, reason, message, type_, now), namespace)
+        body = self._body(raw, name, namespace, reason, message, type_, now)
+        try:
+            await self._cluster.create(_EVENTS, body, namespace)
+        except AlreadyExists:  # posted by this operator before it was started again
+            await self._cluster.patch(_EVENTS, name, namespace, {"lastTimestamp": now})
 
     def _count(self, name: str) -> int:
         count = self._counts[name] = self._counts.pop(name, 0) + 1

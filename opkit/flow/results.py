@@ -61,7 +61,8 @@ class Results:
         self._writes = writes
         self._now = now
         self._random = random
-        self._seen: set[str] = set()
+        self.last_run: dict[str, float] = {}
+        """When the last run of each object (UID) ended."""
         self.failing: dict[str, str] = {}
         """Objects (UID) whose last run failed, with the message."""
 
@@ -70,7 +71,10 @@ class Results:
         if report.run is not None and report.outcome is not Outcome.CANCELLED:
             await self._send_patch(report)
         self._log(request, report)
-        return self._next(request, report)
+        again = self._next(request, report)
+        if report.outcome is not Outcome.SKIPPED:
+            self.last_run[request.key] = self._now()
+        return again
 
     # Writing.
 
@@ -206,8 +210,7 @@ class Results:
         if interval is None:
             return None
         # The first resyncs are spread over the whole interval: all objects were run at the start.
-        first = request.key not in self._seen
-        self._seen.add(request.key)
+        first = request.key not in self.last_run
         share = self._random.random() if first else 1 + _RESYNC_JITTER * (2 * self._random.random() - 1)
         return self._request(request, interval * share, Trigger.RESYNC)
 
@@ -216,7 +219,7 @@ class Results:
 
     def forget(self, uid: str) -> None:
         """The object is gone."""
-        self._seen.discard(uid)
+        self.last_run.pop(uid, None)
         self.failing.pop(uid, None)
 
     # Telling.

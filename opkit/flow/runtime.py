@@ -1,0 +1,78 @@
+"""What the rooms of all resources share: clock, randomness, settings, the door for writes, threads, and who looks on."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from opkit.clock import Clock
+from opkit.cluster.body import Raw
+from opkit.cluster.resource import Resource
+from opkit.flow.events import EventPoster
+from opkit.flow.invocation import Invoker, Memo
+from opkit.flow.report import Call
+from opkit.flow.writes import Writes
+from opkit.settings import Settings
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Refusal:
+    """A change that did not become a request, and who refused it."""
+
+    type: str
+    by: str
+    controller: str
+    resource: Resource
+    uid: str
+    body: Raw
+
+
+class Onlooker:
+    """Is told what happens, for tests and tools. This one does nothing; a tool overrides what it wants to see."""
+
+    def on_call(self, call: Call) -> None:
+        """A function of the author is about to be called. The call is filled in when it is over."""
+
+    def on_refusal(self, refusal: Refusal) -> None:
+        """A change was refused."""
+
+    def on_bug(self, error: BaseException) -> None:
+        """Something failed inside opkit itself."""
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Runtime:
+    """The shared parts of a running operator."""
+
+    clock: Clock
+    random: random.Random
+    settings: Settings
+    writes: Writes
+    invoker: Invoker
+    events: EventPoster
+    memo: Memo
+    loop: asyncio.AbstractEventLoop
+    onlooker: Onlooker
+
+    def in_loop(self, function: Callable[..., T], *args: Any) -> T:
+        """
+        Call a function of the runtime in the loop's thread and give its result, from whatever thread.
+
+        From another thread it blocks until the loop has come to it.
+        """
+        try:
+            running: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
+        except RuntimeError:
+            running = None
+        if running is self.loop:
+            return function(*args)
+
+        async def call() -> T:
+            return function(*args)
+
+        return asyncio.run_coroutine_threadsafe(call(), self.loop).result()

@@ -1,0 +1,143 @@
+"""
+Served: one resource of the server, with the rooms of all its controllers.
+
+Takes batches of streams and the beginnings and ends of own writes; hands the changes that follow from them to the
+pipelines. One store for each selector, one coordinator, one journal. Never opens a stream itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from opkit.cluster.body import Raw, identity
+from opkit.cluster.protocol import Batch, WatchScope
+from opkit.cluster.resource import Resource
+from opkit.flow.coordinator import Coordinator
+from opkit.flow.finalizers import Finalizers
+from opkit.flow.journal import Journal
+from opkit.flow.pipeline import Pipeline, Shared
+from opkit.flow.requests import Request
+from opkit.flow.runtime import Runtime
+from opkit.flow.store import Change, ChangeType, Store
+from opkit.plan.plan import ResourcePlan
+from opkit.triggers import Trigger
+
+Selector = tuple[str | None, str | None]
+"""The label selector and the field selector of a watch."""
+
+
+class Served:
+    """A resource that is served by the operator."""
+
+    def __init__(self, resource: Resource, plans: Iterable[ResourcePlan], runtime: Runtime) -> None:
+        plans = list(plans)
+        settings = runtime.settings
+        self.resource = resource
+        self._runtime = runtime
+        self.journal = Journal(runtime.clock.now)
+        self.coordinator = Coordinator(
+            clock=runtime.clock,
+            limit=settings.parallel.limit,
+            conflict=settings.parallel.conflict,
+            requeue_delay=settings.parallel.requeue_delay,
+            on_bug=runtime.onlooker.on_bug,
+        )
+        declared = [finalizer for plan in plans for finalizer in plan.finalizers]
+        self.finalizers = Finalizers(resource, declared, runtime.writes)
+        shared = Shared(resource, runtime, self.coordinator, self.finalizers, self.journal, {})
+        self._memos = shared.memos
+        self.stores: dict[Selector, Store] = {}
+        self.pipelines: list[Pipeline] = []
+        for plan in plans:
+            for controller in plan.controllers:
+                selector = (controller.label_selector, controller.field_selector)
+                store = self.stores.setdefault(selector, Store(settings.watch.keep_managed_fields))
+                self.pipelines.append(Pipeline(controller, shared, store))
+
+    def scopes(self, namespaces: Iterable[str | None]) -> Iterator[WatchScope]:
+        """The watches that serve this resource in these namespaces."""
+        wanted = set(namespaces) if self.resource.namespaced else {None}
+        for labels, fields in self.stores:
+            for namespace in wanted:
+                yield WatchScope(self.resource, namespace, labels, fields)
+
+    # From the streams.
+
+    def apply(self, scope: WatchScope, batch: Batch) -> None:
+        """Take what a stream brought."""
+        selector = (scope.label_selector, scope.field_selector)
+        self._offer(selector, self.stores[selector].apply(scope.namespace, batch))
+
+    def drop(self, scope: WatchScope) -> None:
+        """A scope is not served any more: its objects count as deleted."""
+        selector = (scope.label_selector, scope.field_selector)
+        self._offer(selector, self.stores[selector].drop(scope.namespace))
+
+    def _offer(self, selector: Selector, changes: list[Change]) -> None:
+        for change in changes:
+            for pipeline in self.pipelines:
+                if (pipeline.controller.label_selector, pipeline.controller.field_selector) == selector:
+                    pipeline.offer(change)
+            if change.type is ChangeType.DELETED:
+                self._forget(change.uid)
+
+    def _forget(self, uid: str) -> None:
+        """Nothing of an object that no store knows any more is kept, but what explains its end."""
+        if any(uid in store for store in self.stores.values()):
+            return
+        self.finalizers.forget(uid)
+        self.journal.close(uid)
+        if not any(pipeline.controller.delete for pipeline in self.pipelines):
+            self._memos.pop(uid, None)  # else the delete handler is still to see it
+
+    # From own writes.
+
+    def find(self, name: str, namespace: str | None) -> Raw | None:
+        """The newest body of the object that has this name now."""
+        for store in self.stores.values():
+            if (raw := store.find(name, namespace)) is not None:
+                return raw
+        return None
+
+    def begin_write(self, name: str, namespace: str | None) -> None:
+        for store in self.stores.values():
+            store.begin_write(name, namespace)
+
+    def end_write(
+        self, name: str, namespace: str | None, answer: Raw | None, *, origin: str | None, created: bool
+    ) -> None:
+        for selector, store in self.stores.items():
+            self._offer(selector, store.end_write(name, namespace, answer, origin=origin, created=created))
+
+    def note_write(self, uid: str, verb: str, subresource: str | None, sent: bool, why: str) -> None:
+        if any(uid in store for store in self.stores.values()):
+            self.journal.note(uid, "write", verb, self.resource, subresource, sent, why)
+
+    # From outside.
+
+    def trigger(
+        self, name: str, namespace: str | None, after: float, controller: str | None, trigger: Trigger
+    ) -> bool:
+        """Ask for runs of the object that has this name now; whether any was accepted."""
+        accepted = [
+            pipeline.schedule_named(name, namespace, after, trigger)
+            for pipeline in self.pipelines
+            if controller in (None, pipeline.name)
+        ]
+        return any(accepted)
+
+    def explain(self, name: str, namespace: str | None) -> list[dict[str, Any]]:
+        """The last decisions about the object that has this name now."""
+        raw = self.find(name, namespace if self.resource.namespaced else None)
+        return [] if raw is None else self.journal.explain(identity(raw))
+
+    def waiting(self) -> Iterator[tuple[Pipeline, Request]]:
+        """All requests that wait, with the pipeline that they wait for."""
+        for pipeline in self.pipelines:
+            for request in pipeline.lane.queue.waiting():
+                yield pipeline, request
+
+    def failing(self) -> dict[str, str]:
+        """Objects (UID) whose last run failed, with the message."""
+        return {uid: why for pipeline in self.pipelines for uid, why in pipeline.results.failing.items()}
