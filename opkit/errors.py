@@ -25,14 +25,14 @@ class OpkitError(Exception):
 
 @dataclasses.dataclass(frozen=True, order=True, slots=True)
 class Problem:
-    """One thing that is wrong with the declarations, and where it is written."""
+    """One thing that is wrong with the declarations, and where it is written (no file: nowhere in particular)."""
 
     file: str
     line: int
     message: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.message}"
+        return f"{self.file}:{self.line}: {self.message}" if self.file else self.message
 
 
 class RegistrationError(OpkitError):

@@ -84,7 +84,9 @@ def _forgiving(decorator: Callable[P, R]) -> Callable[P, R]:
         registry = _registry(kwargs.get("registry"))
         if len(args) == 1 and not kwargs and callable(args[0]):
             example = "('example.com', 'v1', 'webapps')" if takes_words else "()"
-            _mistake(registry, f"@opkit.{decorator.__name__} is called first: @opkit.{decorator.__name__}{example}")
+            _mistake(
+                registry, f"@opkit.{decorator.__name__} is called first: @opkit.{decorator.__name__}{example}"
+            )
             return args[0]
         if args and not takes_words:
             _mistake(registry, f"@opkit.{decorator.__name__} takes options by name only, not {args[0]!r}")

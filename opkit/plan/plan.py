@@ -88,12 +88,39 @@ class Controller:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Secondary:
+    """Secondary objects, and the function that maps one of them to the primary objects it concerns."""
+
+    resource: ResourceSelector
+    of: ResourceSelector
+    mapper: Handler
+    filters: Filters = Filters()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Poll:
+    """A function that fetches outside state every `interval` seconds: for all primary objects, or for each."""
+
+    of: ResourceSelector
+    interval: float
+    each: bool
+    handler: Handler
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class ResourcePlan:
-    """One resource as the author names it: its controllers, and its finalizers in the order in which they run."""
+    """
+    One resource as the author names it, with its controllers.
+
+    `finalizers` are in the order in which they run. Where the author names one resource in several ways,
+    `resource` holds the most that all of them say.
+    """
 
     resource: ResourceSelector
     controllers: tuple[Controller, ...]
     finalizers: tuple[Finalizer, ...] = ()
+    secondaries: tuple[Secondary, ...] = ()
+    polls: tuple[Poll, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
