@@ -83,7 +83,7 @@ class Cluster(Protocol):
         namespace: str | None = None,
         label_selector: str | None = None,
         field_selector: str | None = None,
-    ) -> list[Raw]: ...
+    ) -> Sequence[Raw]: ...
 
     async def create(self, resource: Resource, body: Raw, namespace: str | None = None) -> Raw: ...
 
@@ -116,7 +116,8 @@ class Cluster(Protocol):
         """
         List and watch, once.
 
-        Yields BEGIN_LIST, batches of LISTED, END_LIST, then batches of what changes. With `since` (a
+        Yields BEGIN_LIST, batches of LISTED, END_LIST, a BOOKMARK with the list's own version, then batches of what
+        changes. With `since` (a
         resourceVersion) it starts with the changes after that, without a list. Bookmarks are yielded too: their
         version, like that of any event, is where to go on. Ends when the server ends the stream; raises
         `ApiError` when something is wrong, in whatever shape the server says so: status 410 means that `since` is

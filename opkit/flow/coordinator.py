@@ -74,6 +74,8 @@ class Coordinator:
         self._on_bug = on_bug
         self._loop = asyncio.get_running_loop()
         self._lanes: list[Lane] = []
+        self._urgent: list[Lane] = []
+        self._ordinary: list[Lane] = []
         self._turn = 0
         self._running: dict[str, tuple[Lane, asyncio.Task[None]]] = {}
         self._cancelled: weakref.WeakSet[asyncio.Task[None]] = weakref.WeakSet()
@@ -91,7 +93,7 @@ class Coordinator:
         for key in self._running:
             lane.queue.hold(key)
         self._lanes.append(lane)
-        self._lanes.sort(key=lambda lane: not lane.urgent)  # stable: the others keep their order
+        (self._urgent if lane.urgent else self._ordinary).append(lane)
 
     # Requests come in.
 
@@ -101,16 +103,18 @@ class Coordinator:
 
         Only changes from outside meet the conflict strategy; what a run or a person asks for is always kept.
         """
-        if self._conflict is not ConflictStrategy.WAIT and request.key in self._running:
-            if request.triggers <= CHANGES:
-                if self._conflict is ConflictStrategy.DISCARD:
-                    self._discarded += 1
-                    return None
-                request.due += self._requeue_delay
+        if self._conflict is not ConflictStrategy.WAIT and self._conflicts(request):
+            if self._conflict is ConflictStrategy.DISCARD:
+                self._discarded += 1
+                return None
+            request.due += self._requeue_delay
         added = lane.queue.add(request)
         if added is not Added.MERGED:
             self.wake()
         return added
+
+    def _conflicts(self, request: Request) -> bool:
+        return request.key in self._running and request.triggers <= CHANGES
 
     def wake(self) -> None:
         """Look for work in the next turn of the loop; many calls before that are one."""
@@ -134,20 +138,15 @@ class Coordinator:
 
     def _next(self, now: float) -> tuple[Lane, Request] | None:
         """The request whose turn it is: urgent lanes first, the others one after another."""
-        lanes = self._lanes
-        for index, lane in enumerate(lanes):
-            if not lane.urgent:
-                break
+        for lane in self._urgent:
             if (request := lane.queue.take(now)) is not None:
                 return lane, request
-        else:
-            return None
-        others = len(lanes) - index
-        for step in range(others):
-            lane = lanes[index + (self._turn + step) % others]
-            if (request := lane.queue.take(now)) is not None:
-                self._turn = (self._turn + step + 1) % others
-                return lane, request
+        lanes = self._ordinary
+        for step in range(len(lanes)):
+            position = (self._turn + step) % len(lanes)
+            if (request := lanes[position].queue.take(now)) is not None:
+                self._turn = (position + 1) % len(lanes)
+                return lanes[position], request
         return None
 
     def _set_timer(self, now: float) -> None:
@@ -203,9 +202,8 @@ class Coordinator:
 
     def cancel_key(self, key: str) -> None:
         """Drop what waits for an object, in every lane that is not urgent: it is gone."""
-        for lane in self._lanes:
-            if not lane.urgent:
-                lane.queue.cancel(key)
+        for lane in self._ordinary:
+            lane.queue.cancel(key)
 
     def is_running(self, key: str) -> bool:
         return key in self._running

@@ -260,6 +260,7 @@ class Invoker:
         self._clients = clients
         self.in_threads: dict[int, str] = {}
         """What runs in threads at this moment, for the report of what did not finish."""
+        self._runs: set[Run] = set()
 
     async def call(self, handler: Handler, run: Run, timeout: float | None = None) -> Any:
         """
@@ -272,12 +273,21 @@ class Invoker:
         arguments = self.arguments(handler, run)
         current_run.set(run)
         function = handler.resolve()
-        if not handler.is_async:
-            return await self._in_thread(function, arguments, handler, run, timeout)
-        if timeout is None:
-            return await _settle(function(**arguments))
-        async with asyncio.timeout(timeout):
-            return await _settle(function(**arguments))
+        self._runs.add(run)
+        try:
+            if not handler.is_async:
+                return await self._in_thread(function, arguments, handler, run, timeout)
+            if timeout is None:
+                return await _settle(function(**arguments))
+            async with asyncio.timeout(timeout):
+                return await _settle(function(**arguments))
+        finally:
+            self._runs.discard(run)
+
+    def stop_runs(self) -> None:
+        """Tell everything that runs to end early."""
+        for run in self._runs:
+            run.stop()
 
     def arguments(self, handler: Handler, run: Run) -> dict[str, Any]:
         """What the signature asks for."""

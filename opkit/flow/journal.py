@@ -37,6 +37,7 @@ class Journal:
         self._now = now
         self._decisions: dict[str, list[Decision]] = {}
         self._gone: dict[str, list[Decision]] = {}
+        self._names_of_gone: dict[str, str] = {}
 
     def note(self, uid: str, kind: str, *details: Any) -> None:
         """Write down a decision: its kind, and the details that the kind has, in their order."""
@@ -47,13 +48,20 @@ class Journal:
         if len(decisions) > KEPT + 10:  # cut now and then rather than each time
             del decisions[:-KEPT]
 
-    def close(self, uid: str) -> None:
-        """The object is gone: keep its decisions for a while, so that its end can be explained."""
+    def close(self, uid: str, name: str) -> None:
+        """The object is gone: keep its decisions for a while, so that its end can be explained by its name."""
         decisions = self._decisions.pop(uid, None)
-        if decisions is not None:
-            self._gone[uid] = decisions
-            if len(self._gone) > _GONE:
-                del self._gone[next(iter(self._gone))]
+        if decisions is None:
+            return
+        self._gone[uid] = decisions
+        self._names_of_gone[name] = uid
+        if len(self._gone) > _GONE:
+            del self._gone[next(iter(self._gone))]
+            self._names_of_gone = {name: uid for name, uid in self._names_of_gone.items() if uid in self._gone}
+
+    def explain_gone(self, name: str) -> list[dict[str, Any]]:
+        """The last decisions about the object that had this name (`namespace/name`) last."""
+        return self.explain(self._names_of_gone.get(name, ""))
 
     def explain(self, uid: str) -> list[dict[str, Any]]:
         """The last decisions about an object, oldest first, as plain data. `at` is the clock's monotonic seconds."""

@@ -114,10 +114,7 @@ def _overtake(waiting: Request, arriving: Request) -> None:
     backoff, other = (waiting, arriving) if waiting.in_backoff else (arriving, waiting)
     retry_due = backoff.retry_due if backoff.retry_due is not None else backoff.due
     explicit = not other.triggers <= CHANGES
-    if explicit or not backoff.overtaken:
-        due = min(backoff.due, other.due)
-    else:
-        due = backoff.due
+    due = min(backoff.due, other.due) if explicit or not backoff.overtaken else backoff.due
     overtaken = backoff.overtaken or (not explicit and due < retry_due)
     waiting.attempt = max(backoff.attempt, other.attempt)
     waiting.conflicts = max(backoff.conflicts, other.conflicts)

@@ -160,12 +160,11 @@ class Results:
 
     def _after_failure(self, request: Request, report: Report) -> Request | None:
         retry, failures = self._policy.retry, request.attempt
-        if request.retry_due is not None and self._delay_asked_for(report) is None:
-            if request.retry_due > self._now():
-                return self._back_to_backoff(request)
+        delay = self._delay_asked_for(report)
+        if delay is None and request.retry_due is not None and request.retry_due > self._now():
+            return self._back_to_backoff(request)
         if not report.finalizing and (is_permanent(report.error) or retry.exhausted(failures)):
             return self._give_up(request, report)
-        delay = self._delay_asked_for(report)
         if delay is None:
             delay = retry.delay(failures, self._random.random())
         again = self._request(request, delay, Trigger.RETRY)

@@ -1,4 +1,4 @@
-"""What the rooms of all resources share: clock, randomness, settings, the door for writes, threads, and who looks on."""
+"""What the rooms of all resources share: clock, randomness, settings, the door for writes, threads, the onlooker."""
 
 from __future__ import annotations
 

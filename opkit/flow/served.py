@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from opkit.cluster.body import Raw, identity
+from opkit.cluster.body import Raw, identity, reference
 from opkit.cluster.protocol import Batch, WatchScope
 from opkit.cluster.resource import Resource
 from opkit.flow.coordinator import Coordinator
@@ -49,11 +49,14 @@ class Served:
         self._memos = shared.memos
         self.stores: dict[Selector, Store] = {}
         self.pipelines: list[Pipeline] = []
+        self._readers: dict[Selector, list[Pipeline]] = {}
         for plan in plans:
             for controller in plan.controllers:
                 selector = (controller.label_selector, controller.field_selector)
                 store = self.stores.setdefault(selector, Store(settings.watch.keep_managed_fields))
-                self.pipelines.append(Pipeline(controller, shared, store))
+                pipeline = Pipeline(controller, shared, store)
+                self.pipelines.append(pipeline)
+                self._readers.setdefault(selector, []).append(pipeline)
 
     def scopes(self, namespaces: Iterable[str | None]) -> Iterator[WatchScope]:
         """The watches that serve this resource in these namespaces."""
@@ -76,18 +79,17 @@ class Served:
 
     def _offer(self, selector: Selector, changes: list[Change]) -> None:
         for change in changes:
-            for pipeline in self.pipelines:
-                if (pipeline.controller.label_selector, pipeline.controller.field_selector) == selector:
-                    pipeline.offer(change)
+            for pipeline in self._readers[selector]:
+                pipeline.offer(change)
             if change.type is ChangeType.DELETED:
-                self._forget(change.uid)
+                self._forget(change.uid, reference(change.body))
 
-    def _forget(self, uid: str) -> None:
+    def _forget(self, uid: str, name: str) -> None:
         """Nothing of an object that no store knows any more is kept, but what explains its end."""
         if any(uid in store for store in self.stores.values()):
             return
         self.finalizers.forget(uid)
-        self.journal.close(uid)
+        self.journal.close(uid, name)
         if not any(pipeline.controller.delete for pipeline in self.pipelines):
             self._memos.pop(uid, None)  # else the delete handler is still to see it
 
@@ -128,9 +130,19 @@ class Served:
         return any(accepted)
 
     def explain(self, name: str, namespace: str | None) -> list[dict[str, Any]]:
-        """The last decisions about the object that has this name now."""
-        raw = self.find(name, namespace if self.resource.namespaced else None)
-        return [] if raw is None else self.journal.explain(identity(raw))
+        """The last decisions about the object that has this name, or had it last."""
+        namespace = namespace if self.resource.namespaced else None
+        raw = self.find(name, namespace)
+        if raw is not None:
+            return self.journal.explain(identity(raw))
+        return self.journal.explain_gone(f"{namespace}/{name}" if namespace else name)
+
+    def name_of(self, uid: str) -> str:
+        """An object's name for people; the UID if it is not known any more."""
+        for store in self.stores.values():
+            if (raw := store.get(uid)) is not None:
+                return reference(raw)
+        return uid
 
     def waiting(self) -> Iterator[tuple[Pipeline, Request]]:
         """All requests that wait, with the pipeline that they wait for."""

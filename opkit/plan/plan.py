@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from opkit.cluster.resource import ResourceSelector
@@ -132,6 +132,15 @@ class Plan:
     shutdown: tuple[Handler, ...] = ()
     logins: tuple[Handler, ...] = ()
     probes: tuple[tuple[str, Handler], ...] = ()
+
+    def handlers(self) -> Iterator[Handler]:
+        """All functions that are called for objects."""
+        for plan in self.resources:
+            for controller in plan.controllers:
+                yield controller.reconcile
+                if controller.delete is not None:
+                    yield controller.delete
+            yield from (finalizer.handler for finalizer in plan.finalizers)
 
     def __str__(self) -> str:
         from opkit.plan.printing import as_text

@@ -1,0 +1,76 @@
+"""
+Activities: the functions of the author that are called for the operator, not for an object.
+
+Takes handlers of the plan and what they may ask for; gives what they return. Startup handlers that fail
+temporarily are called again, as in kopf; any other failure is the caller's to tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from opkit.clock import Clock
+from opkit.errors import OpkitError
+from opkit.flow.results import describe_error, is_temporary
+from opkit.plan.plan import Handler
+from opkit.results import seconds
+
+logger = logging.getLogger("opkit.activities")
+
+_PAUSE = 1.0
+
+
+class StartupError(OpkitError):
+    """A startup handler failed for good, so the operator does not start."""
+
+
+async def call(handler: Handler, arguments: Mapping[str, Any]) -> Any:
+    """Call an activity's function with what it asks for; a plain one runs in a thread."""
+    wanted = dict(arguments) if handler.takes_all else {name: arguments[name] for name in handler.arguments}
+    function = handler.resolve()
+    if handler.is_async:
+        return await function(**wanted)
+    result = await asyncio.to_thread(function, **wanted)
+    return await result if inspect.isawaitable(result) else result
+
+
+async def start_up(handlers: Iterable[Handler], arguments: Mapping[str, Any], clock: Clock) -> None:
+    """Call the startup handlers one after the other. Raises `StartupError`."""
+    for handler in handlers:
+        while True:
+            try:
+                await call(handler, arguments)
+                break
+            except Exception as error:
+                if not is_temporary(error):
+                    raise StartupError(
+                        f"the startup handler {handler.name} ({handler.file}:{handler.line}) failed: "
+                        f"{describe_error(error)}"
+                    ) from error
+                delay = seconds(getattr(error, "delay", None), "the delay of a TemporaryError")
+                logger.warning("The startup handler %s failed, and is called again: %s", handler.name, error)
+                await clock.sleep(_PAUSE if delay is None else delay)
+
+
+async def shut_down(handlers: Iterable[Handler], arguments: Mapping[str, Any]) -> None:
+    """Call the shutdown handlers one after the other; the failure of one does not keep the next from its turn."""
+    for handler in handlers:
+        try:
+            await call(handler, arguments)
+        except Exception as error:
+            logger.error("The shutdown handler %s failed: %s", handler.name, describe_error(error), exc_info=error)
+
+
+async def call_probes(probes: Iterable[tuple[str, Handler]], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """What the probes give, by their names. What one raises stands there as text."""
+    values: dict[str, Any] = {}
+    for name, handler in probes:
+        try:
+            values[name] = await call(handler, arguments)
+        except Exception as error:
+            values[name] = describe_error(error)
+    return values

@@ -1,0 +1,222 @@
+"""
+The stream: one watch, kept alive.
+
+Takes a scope; gives batches of events, with marks around each complete list, to whoever is given as `sink`. Goes on
+from the last version where it can and lists again where it must; whatever fails, it starts again after a while, for
+as long as it is served (semantics: 1). Never knows handlers or queues.
+
+The states of one connection, and what may follow:
+
+    listing      (no version)  -> watching when the list is complete; -> waiting when it fails
+    watching     (a version)   -> watching when the server ends it cleanly; -> waiting when it fails
+    waiting      (a backoff)   -> watching from the last version, after one failure in a row
+                               -> listing, after several, or when the version is too old (410)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import random
+from collections.abc import Callable
+
+from opkit.clock import Clock
+from opkit.cluster.protocol import Batch, Cluster, Mark, WatchScope
+from opkit.errors import ApiError, Unreachable
+from opkit.settings import WatchSettings
+
+logger = logging.getLogger("opkit.stream")
+
+LONGEST_BACKOFF = 32.0
+
+# A watch that ends sooner than this without having shown anything was not a healthy one. Some servers say so
+# for a version that is too old, instead of 410.
+_TOO_SHORT = 1.0
+_SUSPICIOUS = 3
+
+# Failures in a row after which the version is given up, and the state is listed anew.
+_RELIST_AFTER = 2
+
+# A connection that held for so long was healthy, whatever ended it: failures before it don't count any more.
+_HEALTHY = 30.0
+
+# The timer of the inactivity limit is moved at most so often (seconds): moving it costs more than an event.
+_TIMER_SLACK = 1.0
+
+_ADVICE = {
+    401: "the server refuses the credentials; check the kubeconfig, or the service account's token",
+    403: "permission is missing; grant list and watch on it to the operator's user or service account",
+    404: "the server does not serve it (any more); apply its CustomResourceDefinition",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StreamStatistics:
+    """A snapshot of a stream. Times are the clock's monotonic seconds."""
+
+    scope: WatchScope
+    listed: bool
+    """A complete list has been seen."""
+    last_sign: float
+    """When something came last: an event, a bookmark, or the connection itself."""
+    failures: int
+    """In a row, up to now."""
+    lists: int
+    watches: int
+
+
+def backoff(failures: int, base: float, spread: float) -> float:
+    """Seconds to wait after so many failures in a row: doubled each time up to 32, with `spread` (0 to 1) as jitter."""
+    longest = min(LONGEST_BACKOFF, base * 2 ** min(max(failures, 1) - 1, 16))
+    return longest * (0.5 + 0.5 * spread)
+
+
+class Stream:
+    """One scope's stream."""
+
+    def __init__(
+        self,
+        scope: WatchScope,
+        *,
+        cluster: Cluster,
+        clock: Clock,
+        random: random.Random,
+        settings: WatchSettings,
+        sink: Callable[[Batch], None],
+        on_listed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.scope = scope
+        self._cluster = cluster
+        self._clock = clock
+        self._random = random
+        self._settings = settings
+        self._sink = sink
+        self._on_listed = on_listed
+        self._version: str | None = None
+        self._listed = False
+        self._last_sign = clock.now()
+        self._failures = 0
+        self._empty = 0
+        self._just_listed = False
+        self._reported: int | None = None
+        self._lists = 0
+        self._watches = 0
+
+    async def run(self) -> None:
+        """Stream until cancelled. Nothing else ends it."""
+        while True:
+            started, shown = self._clock.now(), False
+            try:
+                shown = await self._connect()
+            except ApiError as error:
+                await self._fail(error, self._clock.now() - started)
+            except TimeoutError:
+                logger.warning("The stream of %s was silent for too long; connecting again.", self.scope)
+                await self._fail(Unreachable("silent for too long"), self._clock.now() - started)
+            except Exception as error:
+                logger.exception("The stream of %s failed in a way that opkit does not know.", self.scope)
+                await self._fail(ApiError(str(error), status=500), self._clock.now() - started)
+            else:
+                await self._end(self._clock.now() - started, shown)
+
+    async def _connect(self) -> bool:
+        """One connection: a list if there is no version to go on from, then a watch. Whether it showed anything."""
+        since, shown = self._version, False
+        if since is None:
+            self._lists += 1
+        else:
+            self._watches += 1
+        limit = self._settings.inactivity_timeout
+        batches = self._cluster.watch(self.scope, since=since)
+        try:
+            async with asyncio.timeout(limit) as silence:
+                moved = self._clock.now()
+                async for batch in batches:
+                    now = self._last_sign = self._clock.now()
+                    if now - moved > _TIMER_SLACK:
+                        moved = now
+                        silence.reschedule(asyncio.get_running_loop().time() + limit)
+                    shown = self._take(batch) or shown
+        finally:
+            with contextlib.suppress(ApiError):
+                await batches.aclose()  # type: ignore[attr-defined]  # every implementation is a generator
+        return shown
+
+    def _take(self, batch: Batch) -> bool:
+        """Pass a batch on; whether it showed that the watch is alive, not only the list before it."""
+        self._sink(batch)
+        if isinstance(batch, Mark):
+            self._just_listed = batch is Mark.END_LIST
+            if batch is Mark.BEGIN_LIST:
+                self._version = None
+            else:
+                self._listed = True
+                self._on_listed()
+            return False
+        if batch:
+            self._remember_version(batch)
+        # The version of the list comes as a bookmark right after it, before the watch is even asked for.
+        alive = bool(batch) and not self._just_listed and batch[-1][0] != "LISTED"
+        self._just_listed = False
+        if alive and self._reported is not None:
+            self._reported = None
+            logger.info("%s is watched again.", self.scope)
+        return alive
+
+    def _remember_version(self, batch: Batch) -> None:
+        """The version of the last event or bookmark is where to go on. Those of listed objects are not."""
+        assert not isinstance(batch, Mark)
+        type_, raw = batch[-1]
+        if type_ != "LISTED" and isinstance(raw, dict):
+            self._version = (raw.get("metadata") or {}).get("resourceVersion") or self._version
+
+    async def _end(self, lasted: float, shown: bool) -> None:
+        """The server ended the stream cleanly: go on, unless this looks like a refusal without words."""
+        if shown or lasted >= _TOO_SHORT:
+            self._failures = self._empty = 0
+            return
+        self._empty += 1
+        if self._empty >= _SUSPICIOUS:
+            self._empty, self._version = 0, None
+            self._failures += 1
+            await self._pause()
+
+    async def _fail(self, error: ApiError, lasted: float) -> None:
+        self._failures = 1 if lasted >= _HEALTHY else self._failures + 1
+        if error.status == 410:
+            self._version = None
+            if self._failures == 1:
+                return  # nothing is wrong with a version that has grown old: list at once
+        elif self._failures >= _RELIST_AFTER:
+            self._version = None
+        self._report(error)
+        await self._pause(error.retry_after)
+
+    def _report(self, error: ApiError) -> None:
+        """Say what is wrong once, and again when it becomes something else."""
+        if error.status == self._reported:
+            logger.debug("The stream of %s failed again: %s", self.scope, error)
+            return
+        if self._failures < 2 and error.status not in _ADVICE and self._listed:
+            logger.debug("The stream of %s was interrupted: %s", self.scope, error)
+            return
+        self._reported = error.status
+        advice = _ADVICE.get(error.status)
+        logger.warning("%s can't be watched: %s. It is tried again until it works.", self.scope,
+                       f"{advice} ({error})" if advice else error)  # fmt: skip
+
+    async def _pause(self, at_least: float | None = None) -> None:
+        wait = backoff(self._failures, self._settings.reconnect_backoff, self._random.random())
+        await self._clock.sleep(max(wait, at_least or 0.0))
+
+    def statistics(self) -> StreamStatistics:
+        return StreamStatistics(
+            scope=self.scope,
+            listed=self._listed,
+            last_sign=self._last_sign,
+            failures=self._failures,
+            lists=self._lists,
+            watches=self._watches,
+        )
