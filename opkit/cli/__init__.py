@@ -57,7 +57,7 @@ class _Commands(click.Group):
         if not standalone_mode:
             return run()
         try:
-            status = run()
+            status: object = run()
         except click.exceptions.NoArgsIsHelpError as error:
             error.show()
             sys.exit(error.exit_code)

@@ -1,8 +1,8 @@
 """
 Loading handlers: from files, folders and modules into a registry.
 
-Takes what stands on the command line, gives a registry of all that was declared. Never serves anything, and never
-lets an author's error through as it is: it becomes one line that names the author's own line.
+Takes what stands on the command line, gives a registry of all that was declared. Never serves anything, and
+never lets an author's error through as it is: it becomes one line that names the author's own line.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _NOT_HANDLERS = ("test_*.py", "*_test.py", "conftest.py", "setup.py")
 _OURS = os.path.join(Path(__file__).parents[1], "")
 _LIBRARIES = tuple(os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "purelib", "platlib"))
 
-# Modules that declared something when they were loaded. They are run again by the next load in this process, which
-# would find nothing declared otherwise.
+# Modules that declared something when they were loaded. They are run again by the next load in this process,
+# which would find nothing declared otherwise.
 _declaring: set[str] = set()
 
 
@@ -50,9 +50,9 @@ def load(paths: Iterable[str | os.PathLike[str]], modules: Iterable[str] = ()) -
     """
     Load files, folders and modules, in this order, into a new registry.
 
-    The folder of each file is put on `sys.path`, as Python does for a script; for modules, the current one is. Of a
-    folder, `handlers.py` is loaded; without one, its package; without that, all its Python files but tests.
-    Raises `LoadError` for the first that fails, and when nothing at all is declared.
+    The folder of each file is put on `sys.path`, as Python does for a script; for modules, the current one
+    is. Of a folder, `handlers.py` is loaded; without one, its package; without that, all its Python files but
+    tests. Raises `LoadError` for the first that fails, and when nothing at all is declared.
     """
     files = [file for path in paths for file in _files(Path(path))]
     modules = list(modules)
@@ -178,5 +178,5 @@ def _author_frames(error: BaseException) -> list[tuple[str, int]]:
     """The lines in an author's own files that led to an error, the innermost last."""
     frames = [(one.filename, one.lineno or 0) for one in traceback.extract_tb(error.__traceback__)]
     frames = [(file, line) for file, line in frames if not file.startswith(("<", _OURS))]
-    # Handlers may be an installed package: then its lines lie among those of libraries, and the last has to do.
+    # Handlers may be an installed package: then its lines lie among those of libraries, and all count.
     return [(file, line) for file, line in frames if not file.startswith(_LIBRARIES)] or frames
