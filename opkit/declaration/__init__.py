@@ -6,5 +6,6 @@ Declarations: what an author's module says, kept as it was said.
     registry       the declarations of one operator
     signature      what a function asks for by the names of its parameters
 
-Never judges (the compiler does), never raises for what an author wrote, never imports an event loop or an API client.
+Never judges (the compiler does), never raises for what an author wrote, never imports an event loop or an API
+client.
 """

@@ -40,7 +40,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 Seconds = float | datetime.timedelta
 ResourceName = str | tuple[str, ...]
-"""A resource in an option: `"deployments"`, or the words of a decorator as a tuple: `("apps", "v1", "deployments")`."""
+"""A resource in an option: `"deployments"`, or the words of a decorator: `("apps", "v1", "deployments")`."""
 
 BodyFilter = Filter | Callable[[Body], object]
 UpdateFilter = Filter | Callable[[Body, Body], object]
@@ -74,7 +74,7 @@ _KNOWN_ELSEWHERE = {
 
 
 def _forgiving(decorator: Callable[P, R]) -> Callable[P, R]:
-    """Make a wrong call of a decorator a problem among others, rather than an error in the middle of an import."""
+    """Make a wrong call of a decorator a problem among others, rather than an error amid an import."""
     parameters = inspect.signature(decorator).parameters
     options = [name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
     takes_words = len(options) < len(parameters)
@@ -118,14 +118,14 @@ def reconcile(
     registry: Registry | None = None,
 ) -> Callable[[F], F]:
     """
-    The function makes the world as the object wants it, whatever happened: the reconcile handler of one controller.
+    The function makes the world as the object wants it: the reconcile handler of one controller.
 
     `controller` is its name, unique per resource (default: the function's name). The selectors, of which only
-    one may be given, narrow the objects; the filters narrow the events, beside those declared for the resource;
-    `default_filters=False` leaves the author's filters alone in charge of updates. `owns` names resources whose
-    owner reference leads back to this one: their events reconcile the owner. `timeout` is in seconds for one run,
-    `resync` in seconds after the last run at which the object is reconciled anyway (`None` turns that off).
-    What is not given comes from the settings.
+    one may be given, narrow the objects; the filters narrow the events, beside those declared for the
+    resource; `default_filters=False` leaves the author's filters alone in charge of updates. `owns` names
+    resources whose owner reference leads back to this one: their events reconcile the owner. `timeout` is in
+    seconds for one run, `resync` in seconds after the last run at which the object is reconciled anyway
+    (`None` turns that off). What is not given comes from the settings.
     """
     return _declaring(
         ReconcileDeclaration,
@@ -172,8 +172,9 @@ def finalizer(
     """
     The function is the cleanup that must succeed before an object may go.
 
-    `name` is what stands in the object's list (default: `<group>/<function-name>`; required in the core group);
-    `when` says which objects need it; finalizers run by `order`, then in the order in which they are declared.
+    `name` is what stands in the object's list (default: `<group>/<function-name>`; required in the core
+    group); `when` says which objects need it; finalizers run by `order`, then in the order in which they are
+    declared.
     """
     return _declaring(FinalizerDeclaration, registry, resource=resource, name=name, when=when, order=order)
 
@@ -215,7 +216,7 @@ def poll(
     registry: Registry | None = None,
 ) -> Callable[[F], F]:
     """
-    The function fetches outside state, every `interval` seconds, for the primary objects of the resource `of`.
+    The function fetches outside state, every `interval` seconds, for primary objects of the resource `of`.
 
     It returns a mapping of primaries (a name, or a pair of namespace and name) to values; those whose value
     changed are reconciled. With `each` it is called for each object, and returns that object's value.
@@ -225,7 +226,7 @@ def poll(
 
 @_forgiving
 def startup(*, registry: Registry | None = None) -> Callable[[F], F]:
-    """The function runs once, before the first event. It may change the `settings`, which are frozen after it."""
+    """The function runs once, before the first event. It may change the `settings`; they freeze after it."""
     return _declaring(ActivityDeclaration, registry, activity=Activity.STARTUP)
 
 
@@ -237,7 +238,7 @@ def shutdown(*, registry: Registry | None = None) -> Callable[[F], F]:
 
 @_forgiving
 def login(*, registry: Registry | None = None) -> Callable[[F], F]:
-    """The function returns credentials, as in kopf. With one of them, the built-in ways to log in are not tried."""
+    """The function returns credentials, as in kopf. With one, the built-in ways to log in are not tried."""
     return _declaring(ActivityDeclaration, registry, activity=Activity.LOGIN)
 
 

@@ -61,7 +61,7 @@ class Registry:
 
     @contextlib.contextmanager
     def as_default(self) -> Iterator[Registry]:
-        """Be the process-wide registry for the time of the block: what is imported in it declares into this one."""
+        """Be the process-wide registry for a block: what is imported in it declares into this one."""
         global _default
         previous, _default = _default, self
         try:

@@ -1,8 +1,8 @@
 """
 Signatures: what a function asks for by the names of its parameters.
 
-Takes a function and the role in which it was declared, gives what it wants to be passed and what is wrong with it.
-Never calls it, and never imports a client library: those are recognised by name.
+Takes a function and the role in which it was declared, gives what it wants to be passed and what is wrong
+with it. Never calls it, and never imports a client library: those are recognised by name.
 """
 
 from __future__ import annotations
@@ -206,9 +206,9 @@ class _Reading:
             self.arguments.append(name)
         elif name in _EDGE_TRIGGERED and self.role is not Role.ACTIVITY:
             self._problem(
-                f"asks for {name!r}, but reconciliation is level-triggered: it is called with the object as it"
-                " is now, whatever happened, and must not need what has changed; to run on certain changes only, use"
-                " @opkit.filter.update"
+                f"asks for {name!r}, but reconciliation is level-triggered: it is called with the object as"
+                " it is now, whatever happened, and must not need what has changed; to run on certain changes"
+                " only, use @opkit.filter.update"
             )
         elif optional:
             pass  # the author's own: left to its default

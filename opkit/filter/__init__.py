@@ -3,17 +3,17 @@ Event filters: which events of an object are worth a reconciliation.
 
     add(body)   update(new, old)   delete(body) or delete(body, final_state_unknown)   generic(body)
 
-Positional, synchronous; true means accept. Each of the four is a decorator of two uses. Bare, it turns a function
-into a filter value, to be composed with `&`, `|`, `~` and given to a controller:
+Positional, synchronous; true means accept. Each of the four is a decorator of two uses. Bare, it turns a
+function into a filter value, to be composed with `&`, `|`, `~` and given to a controller:
 
     @opkit.filter.update
     def image_changed(new, old):
         return new.spec.get("image") != old.spec.get("image")
 
-    @opkit.reconcile("example.com", "v1", "webapps", on_update=image_changed & ~opkit.filter.generic(is_paused))
+    @opkit.reconcile("webapps", on_update=image_changed & ~opkit.filter.generic(is_paused))
 
-With a resource, it declares a filter for all controllers of that resource, or only the named one, and returns the
-function unchanged:
+With a resource, it declares a filter for all controllers of that resource, or only the named one, and returns
+the function unchanged:
 
     @opkit.filter.generic("example.com", "v1", "webapps", controller="dns")
     def is_public(body):

@@ -56,5 +56,5 @@ def _misses_any(meta: Raw, finalizers: Collection[str]) -> bool:
 
 
 def _deletion(meta: Raw) -> tuple[object, ...]:
-    """What of a marked object may move its deletion on. Its status does not, or each write of it would run it."""
+    """What moves the deletion of a marked object on. Its status doesn't: else each write of it would run it."""
     return meta.get("generation"), meta.get("deletionTimestamp"), meta.get("finalizers") or []

@@ -39,8 +39,8 @@ class FilterDecision:
     What a filter said, and the part of it that settled the matter.
 
     `by` is the smallest part of the expression that explains the verdict: of `a & b` the one that refused, of
-    `a | b` the one that accepted, the whole where it took all parts. With an `error`, `by` is the function that
-    raised it, and the event is accepted: a spare reconciliation is cheap, a lost one is not.
+    `a | b` the one that accepted, the whole where it took all parts. With an `error`, `by` is the function
+    that raised it, and the event is accepted: a spare reconciliation is cheap, a lost one is not.
     """
 
     accepted: bool
@@ -116,7 +116,7 @@ class FunctionFilter(Filter):
         self._takes = _positional_arguments(kind, function)
 
     def accepts(self, *args: Any) -> bool:
-        # A part of an expression gets the arguments of the expression: a generic one wants the first of them only.
+        # A part gets the arguments of the whole expression, of which a generic one wants the first only.
         result = self.function(*args[: self._takes])
         if result is True or result is False:
             return result
@@ -134,7 +134,7 @@ class FunctionFilter(Filter):
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            # Nothing is awaited in here, so that even a CancelledError or SystemExit is the function's own doing.
+            # Nothing is awaited in here: even a CancelledError or SystemExit is the function's own doing.
             raise _PartRaised(self, error) from error
 
     def __str__(self) -> str:
@@ -228,7 +228,7 @@ class _PartRaised(Exception):
 
 
 def function_name(function: Any) -> str:
-    """What people call a function: its name; of a partial that of the function inside; of an object its class."""
+    """What people call a function: its name; for a partial that of what is inside, for an object its class."""
     while isinstance(function, functools.partial):
         function = function.func
     name = getattr(function, "__name__", None) or type(function).__name__

@@ -1,8 +1,8 @@
 """
 The compiler: from declarations to a plan, or every problem at once.
 
-Takes a registry, gives a `Plan`, raises `RegistrationError`. A declaration with a problem still counts for the
-others, so that one mistake is told once. Never calls a handler, never touches the network.
+Takes a registry, gives a `Plan`, raises `RegistrationError`. A declaration with a problem still counts for
+the others, so that one mistake is told once. Never calls a handler, never touches the network.
 """
 
 from __future__ import annotations

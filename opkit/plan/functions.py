@@ -57,7 +57,7 @@ def compile_filter(
 
 
 def compile_filters(declaration: Any, declared: Iterable[FilterDeclaration], problems: Problems) -> Filters:
-    """All filters that concern a declaration: those of its resource in their order, then those in its options."""
+    """All filters of a declaration: those of its resource in their order, then those in its options."""
     declared = list(declared)
     composed: dict[str, Filter | None] = {}
     for kind, option in _OPTIONS.items():

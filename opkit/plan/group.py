@@ -92,7 +92,7 @@ class Group:
         )
 
     def _knows(self, declaration: FilterDeclaration | DeleteDeclaration, what: str, names: list[str]) -> bool:
-        """Whether the controller that is named exists. Without any there is another problem, told elsewhere."""
+        """Whether the controller that is named exists. Without any, another problem is told elsewhere."""
         if declaration.controller is None or not names or declaration.controller in names:
             return True
         self.problems.add(
@@ -113,8 +113,8 @@ class Group:
             if declaration.controller is None and len(names) > 1:
                 self.problems.add(
                     declaration.place,
-                    f"the delete handler {handler.name} must say whose it is, since {self.resource} has several"
-                    f" controllers: controller= one of {', '.join(dict.fromkeys(names))}",
+                    f"the delete handler {handler.name} must say whose it is, since {self.resource} has"
+                    f" several controllers: controller= one of {', '.join(dict.fromkeys(names))}",
                 )
                 continue
             name = names[0] if declaration.controller is None else declaration.controller
@@ -168,8 +168,8 @@ class Group:
                 if declaration.function == first.function and _selectors(controller) == _selectors(earlier):
                     self.problems.add(
                         declaration.place,
-                        f"{controller.reconcile.name}() is registered for {self.resource} with the same selectors"
-                        f" already ({first.place})",
+                        f"{controller.reconcile.name}() is registered for {self.resource} with the same"
+                        f" selectors already ({first.place})",
                     )
                     break
                 if controller.name == earlier.name:
@@ -184,8 +184,8 @@ class Group:
         for declaration in self.reconciles[1:]:
             self.problems.add(
                 declaration.place,
-                f"a second controller for {self.resource} needs a queue of its own, but settings.queue.strategy is"
-                f" one object; use QueueStrategy.IN_MEMORY, or one controller ({self.reconciles[0].place})",
+                f"a second controller for {self.resource} needs a queue of its own, but settings.queue.strategy"
+                f" is one object; use QueueStrategy.IN_MEMORY, or one controller ({self.reconciles[0].place})",
             )
 
     def _finalizers(self) -> tuple[Finalizer, ...]:

@@ -107,7 +107,7 @@ def resources(value: Any, what: str) -> tuple[ResourceSelector, ...]:
         value = (value,)
     if not isinstance(value, Iterable):
         raise TypeError(
-            f'{what} is a list of resources, as in ["configmaps", ("apps", "v1", "deployments")], not {value!r}'
+            f'{what} is a list of resources, as in ["pods", ("apps", "v1", "deployments")], not {value!r}'
         )
     found = tuple(resource(item, f"a resource in {what}") for item in value)
     return tuple(dict.fromkeys(found))

@@ -1,4 +1,8 @@
-"""The plan: what the declarations amount to. Made by the compiler, served by the flow, printed by `opkit check`."""
+"""
+The plan: what the declarations amount to.
+
+Made by the compiler, served by the flow, printed by `opkit check`.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ class Handler:
     takes_all: bool = False
     """The signature ends in `**kwargs`: everything that the runtime knows is passed."""
     is_global: bool = False
-    """At registration the function was its module's global of that name, so it is looked up there when called."""
+    """The function is its module's global of that name, so it is looked up there when it is called."""
 
     def resolve(self) -> Callable[..., Any]:
         """
@@ -99,7 +103,7 @@ class Secondary:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Poll:
-    """A function that fetches outside state every `interval` seconds: for all primary objects, or for each."""
+    """A function that fetches outside state every `interval` seconds, for all primary objects or for each."""
 
     of: ResourceSelector
     interval: float

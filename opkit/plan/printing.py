@@ -1,8 +1,8 @@
 """
 The plan for people and for programs: as text, and as plain data.
 
-Takes a plan, gives what `opkit check` prints. What comes from the settings is said to, since a startup handler may
-still change it.
+Takes a plan, gives what `opkit check` prints. What comes from the settings is said to, since a startup
+handler may still change it.
 """
 
 from __future__ import annotations
@@ -44,13 +44,15 @@ def _resource_lines(resource: ResourcePlan) -> Iterator[str]:
         yield f"secondary {secondary.resource}: {_handler(secondary.mapper)}"
         yield from _indented(_filter_lines(secondary.filters))
     for poll in resource.polls:
-        yield f"poll every {_time(poll.interval)}{', each object' if poll.each else ''}: {_handler(poll.handler)}"
+        each = ", each object" if poll.each else ""
+        yield f"poll every {_time(poll.interval)}{each}: {_handler(poll.handler)}"
 
 
 def _controller_lines(controller: Controller) -> Iterator[str]:
     yield _row("reconcile", _handler(controller.reconcile))
     if controller.delete:
-        yield _row("delete", _handler(controller.delete))
+        # People take it for a finalizer: it hears nothing of what happens while the operator is down.
+        yield _row("delete", f"{_handler(controller.delete)}, after the fact and without guarantee")
     if controller.label_selector:
         yield _row("labels", controller.label_selector)
     if controller.field_selector:
@@ -115,7 +117,7 @@ def watches(plan: Plan) -> list[tuple[str, str | None, str | None]]:
 
 
 def as_dict(plan: Plan) -> dict[str, Any]:
-    """The plan as plain data, ready for JSON. `null` in an option of a controller means: from the settings."""
+    """The plan as plain data, ready for JSON. A controller's option that is null comes from the settings."""
     return {
         "resources": [
             {

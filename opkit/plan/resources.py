@@ -60,7 +60,7 @@ def distinct(selectors: Iterable[ResourceSelector]) -> list[ResourceSelector]:
     """
     One selector per resource, in the order in which each was first named.
 
-    The most telling selectors come first, so that the outcome doesn't depend on the order of the declarations.
+    The most telling selectors come first, so that the order of the declarations doesn't matter.
     """
     selectors = list(selectors)
     found: list[ResourceSelector] = []
