@@ -83,7 +83,7 @@ class Operator:
         self._onlooker = onlooker or Onlooker()
         self._assembly: Assembly | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._stopped_early = False
+        self._stop_called = False
         self._clients: dict[str, Any] = {}
 
     async def run(self) -> None:
@@ -105,7 +105,7 @@ class Operator:
             onlooker=self._onlooker,
             clients=self._client,
         )
-        if self._stopped_early:
+        if self._stop_called:
             self._assembly.stop()
         try:
             await self._assembly.run()
@@ -114,10 +114,15 @@ class Operator:
 
     def stop(self) -> None:
         """Begin to stop, from any thread. More than once does no harm."""
-        self._stopped_early = True
+        self._stop_called = True
         loop, assembly = self._loop, self._assembly
         if loop is not None and assembly is not None:
             loop.call_soon_threadsafe(assembly.stop)
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether `stop` has been called."""
+        return self._stop_called
 
     def trigger(
         self,

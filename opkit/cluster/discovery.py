@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from typing import Protocol
 
 from opkit.cluster.protocol import Batch, Mark, Topology, WatchScope
@@ -27,6 +27,9 @@ _SETTLE = 0.1
 # A server answers discovery a little later than it establishes a CRD: look again for what is still missing.
 _LOOK_AGAIN = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
+# Seconds without any sign of life after which a watch of definitions or namespaces counts as dead.
+_PATIENCE = 90.0
+
 _SERVABLE = frozenset({"list", "watch"})
 
 
@@ -39,7 +42,7 @@ class Scannable(Protocol):
     async def scan(self, group: str) -> Sequence[Resource]:
         """The resources of one group in all its versions."""
 
-    def watch(self, scope: WatchScope, *, since: str | None = None) -> AsyncIterator[Batch]: ...
+    def watch(self, scope: WatchScope, *, patience: float | None = None) -> AsyncGenerator[Batch, None]: ...
 
     def namespace_matches(self, name: str, patterns: Iterable[str]) -> bool:
         """Whether a namespace is meant by one of the patterns."""
@@ -117,9 +120,9 @@ class Discovery:
 
     async def _first(self, watcher: asyncio.Future[None], changed: asyncio.Event) -> None:
         """Wait for the first list of namespaces, or for what keeps it from coming."""
-        waiting = asyncio.ensure_future(changed.wait())
+        waiting: asyncio.Future[object] = asyncio.ensure_future(changed.wait())
         try:
-            await asyncio.wait({waiting, watcher}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([waiting, watcher], return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiting.cancel()
         if watcher.done():
@@ -156,7 +159,7 @@ class Discovery:
         try:
             crds = await self.resolve(_CRDS)
             while True:
-                async for batch in self._cluster.watch(WatchScope(crds)):
+                async for batch in self._cluster.watch(WatchScope(crds), patience=_PATIENCE):
                     if not isinstance(batch, Mark) and any(type_ not in ("LISTED", "BOOKMARK") for type_, _ in batch):
                         changed.set()
         except ApiError as error:
@@ -194,7 +197,7 @@ class Discovery:
             return self._cluster.namespace_matches(name, patterns)
 
         listed: set[str] = set()
-        async for batch in self._cluster.watch(WatchScope(_NAMESPACES)):
+        async for batch in self._cluster.watch(WatchScope(_NAMESPACES), patience=_PATIENCE):
             if batch is Mark.BEGIN_LIST:
                 listed = set()
             elif batch is Mark.END_LIST:

@@ -16,7 +16,7 @@ import contextlib
 import json
 import logging
 import urllib.parse
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from typing import Any
 
 import aiohttp
@@ -262,7 +262,9 @@ class KopfCluster:
                 return
             params["continue"] = token
 
-    async def watch(self, scope: WatchScope, *, since: str | None = None) -> AsyncIterator[Batch]:
+    async def watch(
+        self, scope: WatchScope, *, since: str | None = None, patience: float | None = None
+    ) -> AsyncGenerator[Batch, None]:
         if since is None:
             yield Mark.BEGIN_LIST
             async for items, version in self._pages(scope):
@@ -271,11 +273,13 @@ class KopfCluster:
                 since = version
             yield Mark.END_LIST
             yield [(EventType.BOOKMARK, {"metadata": {"resourceVersion": since}})]
-        async with contextlib.aclosing(self._follow(scope, since)) as batches:
+        async with contextlib.aclosing(self._follow(scope, since, patience)) as batches:
             async for batch in batches:
                 yield batch
 
-    async def _follow(self, scope: WatchScope, since: str | None) -> AsyncIterator[Batch]:
+    async def _follow(
+        self, scope: WatchScope, since: str | None, patience: float | None
+    ) -> AsyncGenerator[Batch, None]:
         """One watch request: what arrives together is given together."""
         params = {
             **_selecting(scope), "watch": "true", "allowWatchBookmarks": "true",
@@ -285,13 +289,17 @@ class KopfCluster:
             params["resourceVersion"] = since
         response = await self.request(
             "get", scope.resource.path(scope.namespace), params=params, backoffs=_NO_RETRIES,
-            timeout=aiohttp.ClientTimeout(total=self._server_timeout + _PATIENCE, sock_connect=30),
+            timeout=aiohttp.ClientTimeout(
+                total=self._server_timeout + _PATIENCE, sock_connect=_PATIENCE, sock_read=patience
+            ),
         )  # fmt: skip
         splitter = LineSplitter()
         try:
             async for chunk in response.content.iter_any():
                 if lines := splitter.feed(chunk):
                     yield decode_events(lines)
+        except TimeoutError as error:
+            raise Unreachable("the watch was silent for too long") from error
         except WatchFailed as failed:
             raise ApiError.of_body(failed.status, http_status=500) from None
         except (aiohttp.ClientError, OSError) as error:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Literal, Protocol
 
 from opkit.cluster.body import Raw
@@ -112,7 +112,9 @@ class Cluster(Protocol):
     ) -> Raw:
         """Ask for the deletion; with `uid` only of that very object (else 409)."""
 
-    def watch(self, scope: WatchScope, *, since: str | None = None) -> AsyncIterator[Batch]:
+    def watch(
+        self, scope: WatchScope, *, since: str | None = None, patience: float | None = None
+    ) -> AsyncGenerator[Batch, None]:
         """
         List and watch, once.
 
@@ -121,7 +123,8 @@ class Cluster(Protocol):
         resourceVersion) it starts with the changes after that, without a list. Bookmarks are yielded too: their
         version, like that of any event, is where to go on. Ends when the server ends the stream; raises
         `ApiError` when something is wrong, in whatever shape the server says so: status 410 means that `since` is
-        too old and a list is needed. Closing the iterator closes the connection.
+        too old and a list is needed; `Unreachable`, that nothing came for `patience` seconds, though a healthy server
+        sends a bookmark every minute. Closing the iterator closes the connection.
         """
 
     def topology(

@@ -24,7 +24,7 @@ from collections.abc import Callable
 
 from opkit.clock import Clock
 from opkit.cluster.protocol import Batch, Cluster, Mark, WatchScope
-from opkit.errors import ApiError, Unreachable
+from opkit.errors import ApiError
 from opkit.settings import WatchSettings
 
 logger = logging.getLogger("opkit.stream")
@@ -35,6 +35,12 @@ LONGEST_BACKOFF = 32.0
 # for a version that is too old, instead of 410.
 _TOO_SHORT = 1.0
 _SUSPICIOUS = 3
+
+# Failures in a row after which the version is given up, and the state is listed anew.
+_RELIST_AFTER = 2
+
+# A connection that held for so long was healthy, whatever ended it: failures before it don't count any more.
+_HEALTHY = 30.0
 
 # Failures in a row after which the version is given up, and the state is listed anew.
 _RELIST_AFTER = 2
@@ -70,7 +76,7 @@ class StreamStatistics:
 def backoff(failures: int, base: float, spread: float) -> float:
     """Seconds to wait after so many failures in a row: doubled each time up to 32, with `spread` (0 to 1) as jitter."""
     longest = min(LONGEST_BACKOFF, base * 2 ** min(max(failures, 1) - 1, 16))
-    return longest * (0.5 + 0.5 * spread)
+    return float(longest * (0.5 + 0.5 * spread))
 
 
 class Stream:
@@ -112,9 +118,6 @@ class Stream:
                 shown = await self._connect()
             except ApiError as error:
                 await self._fail(error, self._clock.now() - started)
-            except TimeoutError:
-                logger.warning("The stream of %s was silent for too long; connecting again.", self.scope)
-                await self._fail(Unreachable("silent for too long"), self._clock.now() - started)
             except Exception as error:
                 logger.exception("The stream of %s failed in a way that opkit does not know.", self.scope)
                 await self._fail(ApiError(str(error), status=500), self._clock.now() - started)
@@ -128,20 +131,11 @@ class Stream:
             self._lists += 1
         else:
             self._watches += 1
-        limit = self._settings.inactivity_timeout
-        batches = self._cluster.watch(self.scope, since=since)
-        try:
-            async with asyncio.timeout(limit) as silence:
-                moved = self._clock.now()
-                async for batch in batches:
-                    now = self._last_sign = self._clock.now()
-                    if now - moved > _TIMER_SLACK:
-                        moved = now
-                        silence.reschedule(asyncio.get_running_loop().time() + limit)
-                    shown = self._take(batch) or shown
-        finally:
-            with contextlib.suppress(ApiError):
-                await batches.aclose()  # type: ignore[attr-defined]  # every implementation is a generator
+        batches = self._cluster.watch(self.scope, since=since, patience=self._settings.inactivity_timeout)
+        async with contextlib.aclosing(batches):
+            async for batch in batches:
+                self._last_sign = self._clock.now()
+                shown = self._take(batch) or shown
         return shown
 
     def _take(self, batch: Batch) -> bool:

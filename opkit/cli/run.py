@@ -1,0 +1,207 @@
+"""`opkit run`: an operator from handler files, until a signal ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import click
+
+from opkit.cli.failure import Failure, told_plainly
+from opkit.cli.loading import load
+from opkit.cli.logs import LogFormat, configure
+from opkit.cli.summary import Summary
+from opkit.clock import LoopClock
+from opkit.errors import ApiError, CredentialsError
+from opkit.health import served
+from opkit.operator import Operator
+from opkit.settings import ReconcileStrategy, Settings
+from opkit.triggers import Trigger
+
+logger = logging.getLogger("opkit.run")
+
+# `--until-idle` waits for retries that are due within this time; what fails for longer has failed.
+_WAIT_FOR_RETRIES = 5.0
+
+# Nothing may be due for this long before it is called idle: events of the last writes are still on their way.
+_QUIET = 0.3
+_LOOK = 0.05
+
+_NOT_DUE = frozenset({Trigger.RESYNC, Trigger.REQUEUE})
+
+
+def _logging_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of logging, with kopf's names and meanings."""
+
+    @click.option("-v", "--verbose", is_flag=True, help="Log at debug level.")
+    @click.option("-d", "--debug", is_flag=True, help="Also log what libraries say, and show tracebacks.")
+    @click.option("-q", "--quiet", is_flag=True, help="Log only warnings and errors.")
+    @click.option("--log-format", type=click.Choice([f.value for f in LogFormat]), default="full", show_default=True)
+    @click.option("--log-prefix/--no-log-prefix", default=None, help="Put [namespace/name] before messages.")
+    @click.option("--log-refkey", help="Key of the object's reference in JSON logs.  [default: object]")
+    @functools.wraps(function)
+    def wrapper(
+        verbose: bool, debug: bool, quiet: bool, log_format: str, log_prefix: bool | None, log_refkey: str | None,
+        **options: Any,
+    ) -> Any:  # fmt: skip
+        configure(
+            verbose=verbose, debug=debug, quiet=quiet, log_format=LogFormat(log_format),
+            prefix=log_prefix, reference_key=log_refkey,
+        )  # fmt: skip
+        with told_plainly(debug=debug):
+            return function(**options)
+
+    return wrapper
+
+
+@click.command()
+@click.argument("paths", nargs=-1)
+@click.option("-m", "--module", "modules", multiple=True, help="A module with handlers. May be repeated.")
+@click.option("-n", "--namespace", "namespaces", multiple=True, help="A namespace, or a pattern. May be repeated.")
+@click.option("-A", "--all-namespaces", "clusterwide", is_flag=True, help="Serve all namespaces.")
+@click.option("--embedded", is_flag=True, help="Start an API server in this process, and connect to that.")
+@click.option("--apply", "applied", multiple=True, help="Manifests for the embedded server, a file or a folder.")
+@click.option("--until-idle", is_flag=True, help="End with a summary once everything is reconciled.")
+@click.option("--strategy", type=click.Choice([s.value for s in ReconcileStrategy]), help="What updates are worth a run.")
+@click.option("--parallel", type=click.IntRange(min=1), help="Runs at once, for each resource.")
+@click.option("-L", "--liveness", "liveness", metavar="URL", help="Serve the health, as http://0.0.0.0:8080/healthz.")
+@click.option("--standalone", is_flag=True, hidden=True, help="As in kopf; opkit is always standalone so far.")
+@_logging_options
+def run(
+    paths: tuple[str, ...],
+    modules: tuple[str, ...],
+    namespaces: tuple[str, ...],
+    clusterwide: bool,
+    embedded: bool,
+    applied: tuple[str, ...],
+    until_idle: bool,
+    strategy: str | None,
+    parallel: int | None,
+    liveness: str | None,
+    standalone: bool,
+) -> int:
+    """
+    Run an operator from the handlers in PATHS until it gets a signal.
+
+    The first SIGINT or SIGTERM lets running handlers finish, the second ends everything at once.
+    """
+    if not paths and not modules:
+        raise click.UsageError("name a file with handlers, as in `opkit run handlers.py`, or a module by -m")
+    if namespaces and clusterwide:
+        raise click.UsageError("either --namespace or --all-namespaces can be used, not both")
+    if applied and not embedded:
+        raise click.UsageError("--apply is for the embedded server: add --embedded, or use `kubectl apply -f`")
+    settings = Settings()
+    if strategy is not None:
+        settings.reconcile.strategy = ReconcileStrategy(strategy)
+    if parallel is not None:
+        settings.parallel.limit = parallel
+    summary = Summary() if until_idle else None
+    operator = Operator(
+        registry=load(paths, modules), settings=settings, namespaces=namespaces, clusterwide=clusterwide,
+        onlooker=summary,
+    )  # fmt: skip
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        status = runner.run(_run(operator, summary, embedded=embedded, applied=applied, liveness=liveness))
+        _leave_if_stuck(operator, status)
+    return status
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's loop where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+async def _run(
+    operator: Operator, summary: Summary | None, *, embedded: bool, applied: tuple[str, ...], liveness: str | None
+) -> int:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, _on_signal, number, operator)
+    async with contextlib.AsyncExitStack() as stack:
+        if embedded:
+            await stack.enter_async_context(_embedded(applied))
+        if liveness is not None:
+            await stack.enter_async_context(_served(operator, liveness))
+        waiting = asyncio.create_task(_stop_when_idle(operator), name="until idle") if summary else None
+        try:
+            await operator.run()
+        except ApiError as error:
+            raise CredentialsError(
+                f"the API server refuses the credentials ({error}); check the kubeconfig in "
+                f"{os.environ.get('KUBECONFIG') or '~/.kube/config'}"
+            ) from error
+        finally:
+            if waiting is not None:
+                waiting.cancel()
+    if summary is None:
+        return 0
+    click.echo(str(summary))
+    return 1 if summary.failed else 0
+
+
+def _on_signal(number: signal.Signals, operator: Operator) -> None:
+    """The first signal stops in order, the second at once."""
+    if operator.is_stopping:
+        logger.warning("Stopped at once by a second signal.")
+        sys.stderr.flush()
+        os._exit(128 + number)
+    logger.info("Got %s: stopping. Running handlers may finish; a second signal ends them.", number.name)
+    operator.stop()
+
+
+def _leave_if_stuck(operator: Operator, status: int) -> None:
+    """Threads can't be cancelled, and the interpreter would wait for them for ever."""
+    stuck = operator.stuck()
+    if not stuck:
+        return
+    for what in stuck:
+        logger.warning("%s still runs in a thread, and is left behind.", what)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+@contextlib.asynccontextmanager
+async def _served(operator: Operator, url: str) -> AsyncIterator[None]:
+    try:
+        serving = served(operator, url, LoopClock())
+        async with serving:
+            yield
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    except OSError as error:
+        raise Failure(f"the health can't be served at {url}: {error.strerror or error}") from error
+
+
+async def _stop_when_idle(operator: Operator) -> None:
+    """Stop the operator once everything is listed and nothing is due."""
+    clock = LoopClock()
+    quiet_since: float | None = None
+    while quiet_since is None or clock.now() - quiet_since < _QUIET:
+        await clock.sleep(_LOOK)
+        statistics = operator.statistics()
+        due = operator.next_due(ignoring=_NOT_DUE)
+        if statistics.listed and not statistics.running and (due is None or due > _WAIT_FOR_RETRIES):
+            quiet_since = quiet_since if quiet_since is not None else clock.now()
+        else:
+            quiet_since = None
+    operator.stop()
+
+
+@contextlib.asynccontextmanager
+async def _embedded(applied: tuple[str, ...]) -> AsyncIterator[None]:
+    raise click.UsageError("--embedded is not there yet")
+    yield
