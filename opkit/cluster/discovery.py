@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from opkit.cluster.protocol import Batch, Mark, Topology, WatchScope
 from opkit.cluster.resource import Resource, ResourceSelector
@@ -120,9 +120,10 @@ class Discovery:
 
     async def _first(self, watcher: asyncio.Future[None], changed: asyncio.Event) -> None:
         """Wait for the first list of namespaces, or for what keeps it from coming."""
-        waiting: asyncio.Future[object] = asyncio.ensure_future(changed.wait())
+        waiting = asyncio.ensure_future(changed.wait())
+        both: list[asyncio.Future[Any]] = [waiting, watcher]
         try:
-            await asyncio.wait([waiting, watcher], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiting.cancel()
         if watcher.done():

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from opkit.cluster.body import Body, Raw, clone, finalizers, is_deleting, metadata
 from opkit.cluster.protocol import PatchType
 from opkit.cluster.resource import Resource, ResourceSelector
+from opkit.flow.portal import in_loop_thread, wait_for
 from opkit.flow.writes import Writes
 
 ResourceName = str | Sequence[str] | Resource
@@ -224,14 +225,10 @@ class BlockingAccess:
         self._loop = loop
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        try:
-            running = asyncio.get_running_loop()
-        except RuntimeError:
-            running = None
-        if running is self._loop:
+        if in_loop_thread(self._loop):
             coroutine.close()
             raise RuntimeError("this cluster object belongs to a handler in a thread; it can't be used in the loop")
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        return wait_for(coroutine, self._loop)
 
     def get(self, resource: ResourceName, name: str, namespace: str | None = None) -> Body:
         return self._wait(self._access.get(resource, name, namespace))

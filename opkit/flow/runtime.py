@@ -13,6 +13,7 @@ from opkit.cluster.body import Raw
 from opkit.cluster.resource import Resource
 from opkit.flow.events import EventPoster
 from opkit.flow.invocation import Invoker, Memo
+from opkit.flow.portal import in_loop_thread, wait_for
 from opkit.flow.report import Call
 from opkit.flow.writes import Writes
 from opkit.settings import Settings
@@ -65,14 +66,10 @@ class Runtime:
 
         From another thread it blocks until the loop has come to it.
         """
-        try:
-            running: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
-        except RuntimeError:
-            running = None
-        if running is self.loop:
+        if in_loop_thread(self.loop):
             return function(*args)
 
         async def call() -> T:
             return function(*args)
 
-        return asyncio.run_coroutine_threadsafe(call(), self.loop).result()
+        return wait_for(call(), self.loop)

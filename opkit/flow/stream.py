@@ -15,7 +15,6 @@ The states of one connection, and what may follow:
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
 import logging
