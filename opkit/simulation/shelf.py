@@ -114,7 +114,9 @@ class Shelf:
         """
         initial: list[Seen] = []
         if since is None:
-            initial += [("ADDED", record) for record in self.all(selection.namespace) if selection.selects(record)]
+            initial += [
+                ("ADDED", record) for record in self.all(selection.namespace) if selection.selects(record)
+            ]
         else:
             initial += [seen for change in self.since(since) if (seen := selection.sees(change)) is not None]
         watcher = Watcher(selection, notify, self._forget, self._buffer_limit)
