@@ -48,7 +48,8 @@ def causes(body: Raw) -> Iterator[Cause]:
     if not isinstance(spec, dict):
         yield required("spec")
         return
-    names = spec.get("names") if isinstance(spec.get("names"), dict) else {}
+    given = spec.get("names")
+    names: Raw = given if isinstance(given, dict) else {}
     for field, value in (("group", spec.get("group")), ("scope", spec.get("scope"))):
         if not isinstance(value, str) or not value:
             yield required(f"spec.{field}")

@@ -10,6 +10,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from opkit.cluster.body import Raw
+from opkit.errors import ApiError
 from opkit.simulation import definitions, refusals
 from opkit.simulation.kinds import Endpoint, Kind
 from opkit.simulation.records import Record
@@ -70,7 +71,7 @@ def check_dry_run(values: Any) -> bool:
     return True
 
 
-def _bad_options(field: str, message: str) -> refusals.ApiError:
+def _bad_options(field: str, message: str) -> ApiError:
     cause = Cause("FieldValueNotSupported", field, message)
     options = Kind(group="meta.k8s.io", plural="deleteoptions", kind="DeleteOptions", versions=())
     return refusals.invalid(options, "", [cause])

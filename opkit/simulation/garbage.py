@@ -45,7 +45,7 @@ class Garbage:
                 str(owner.get("uid")) for owner in body["metadata"].get("ownerReferences") or ()
             )
         for uid in self._owners.pop(place, frozenset()) - owners:
-            self._dependents[uid].discard(place)
+            self._dependents.get(uid, set()).discard(place)
         if owners:
             self._owners[place] = owners
             for uid in owners:

@@ -13,6 +13,7 @@ import dataclasses
 import itertools
 import json
 
+from opkit.errors import ApiError
 from opkit.simulation import refusals
 from opkit.simulation.records import Record
 from opkit.simulation.shelf import Shelf
@@ -43,7 +44,7 @@ def page(
         version, start = _read_token(token)
         try:
             shelf.since(version)
-        except refusals.ApiError:
+        except ApiError:
             raise refusals.token_expired() from None
     found = (
         shelf.at(version, selection.namespace, start) if token or exact else shelf.all(selection.namespace)

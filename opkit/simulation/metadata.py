@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from opkit.cluster.body import Raw
+from opkit.errors import ApiError
 from opkit.simulation import names, refusals
 from opkit.simulation.kinds import Kind
 from opkit.simulation.refusals import Cause, bad_value, forbidden_value, required
@@ -88,7 +89,7 @@ def _take_texts(kind: Kind, key: str, value: Any) -> dict[str, str] | None:
     return texts or None
 
 
-def _wrong_type(kind: Kind, field: str, expected: str) -> refusals.ApiError:
+def _wrong_type(kind: Kind, field: str, expected: str) -> ApiError:
     word = kind.kind
     return refusals.bad_request(
         f"{word} in this version cannot be handled as a {word}: {field} must be {expected}"

@@ -26,7 +26,7 @@ def _is_integer(checker: Any, value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-_Validator = jsonschema.validators.extend(
+_Validator: Any = jsonschema.validators.extend(  # type: ignore[no-untyped-call]  # untyped in its stubs
     jsonschema.Draft4Validator,
     type_checker=jsonschema.Draft4Validator.TYPE_CHECKER.redefine("integer", _is_integer),
 )

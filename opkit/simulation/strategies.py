@@ -16,7 +16,8 @@ from typing import Any
 from opkit.cluster.body import Raw
 from opkit.simulation import definitions, workloads
 from opkit.simulation.kinds import Kind
-from opkit.simulation.refusals import ApiError, Cause, bad_request, bad_value, required
+from opkit.errors import ApiError
+from opkit.simulation.refusals import Cause, bad_request, bad_value, required
 
 # Go reads exactly six digits where the layout has them.
 _MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
