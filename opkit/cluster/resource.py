@@ -135,7 +135,7 @@ class ResourceSelector:
         for resource in resources:
             if dataclasses.replace(self, version=resource.version).matches(resource):
                 key = (resource.group, resource.plural)
-                if key not in best or _rank(resource.version) > _rank(best[key].version):
+                if key not in best or version_rank(resource.version) > version_rank(best[key].version):
                     best[key] = resource
         return list(best.values())
 
@@ -148,7 +148,7 @@ class ResourceSelector:
         )
 
 
-def _rank(version: str) -> tuple[int, int, int]:
+def version_rank(version: str) -> tuple[int, int, int]:
     """Kubernetes' order of versions: stable before beta before alpha, then by number."""
     match = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version)
     if not match:

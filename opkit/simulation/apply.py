@@ -1,0 +1,150 @@
+"""
+Server-side apply: what a manager wants of an object is merged into it, with what others own protected.
+
+Takes decoded bodies that are the caller's own; gives the merged body and the managers' entries. Storing is the
+business of the ordinary update.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+from opkit.cluster.body import Raw, clone
+from opkit.simulation import fieldsets, managers, refusals
+from opkit.simulation.fieldsets import Fields, Path, Rules
+from opkit.simulation.kinds import Endpoint
+from opkit.simulation.managers import APPLY, Entry
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Applied:
+    """The object after an apply, and who owns what in it."""
+
+    body: Raw
+    entries: list[Entry]
+
+
+def apply(
+    endpoint: Endpoint, live: Raw, config: Raw, *, manager: str, subresource: str, force: bool, time: str
+) -> Applied:
+    """
+    Merge `config` into `live`.
+
+    Raises 409 with a cause per field where others own fields with another value, unless `force` takes them.
+    """
+    rules = managers.rules_of(endpoint)
+    entries = managers.read(live["metadata"])
+    wanted = fieldsets.values(config, rules)
+    mine = Entry(manager, APPLY, endpoint.api_version, subresource, frozenset(wanted), time)
+    others = [entry for entry in entries if entry.owner != mine.owner]
+    before = next((entry for entry in entries if entry.owner == mine.owner), None)
+
+    contested = _contested(wanted, fieldsets.values(live, rules))
+    if not force:
+        _refuse_conflicts(others, contested)
+    others = [dataclasses.replace(entry, fields=entry.fields - contested) for entry in others]
+
+    body: Raw = _merged(clone(live), config, rules)
+    if before is not None:
+        dropped = before.fields - mine.fields - frozenset().union(*(entry.fields for entry in others))
+        _remove(body, dropped)
+        if before.fields == mine.fields and before.api_version == mine.api_version:
+            mine = dataclasses.replace(mine, time=before.time)
+    return Applied(body, [*others, mine])
+
+
+def _contested(wanted: dict[Path, Any], live: dict[Path, Any]) -> Fields:
+    """The fields whose value would change."""
+    return frozenset(path for path, value in wanted.items() if path in live and live[path] != value)
+
+
+def _refuse_conflicts(others: list[Entry], contested: Fields) -> None:
+    causes = [
+        refusals.Cause(
+            "FieldManagerConflict",
+            fieldsets.show(path),
+            f'conflict with "{entry.manager}"'
+            + (f" using {entry.api_version}" if entry.operation != APPLY else ""),
+        )
+        for entry in others
+        for path in sorted(entry.fields & contested)
+    ]
+    if causes:
+        raise refusals.apply_conflict(causes)
+
+
+def _merged(live: Any, config: Any, rules: Rules) -> Any:
+    if isinstance(live, dict) and isinstance(config, dict) and not rules.is_atomic:
+        for key, value in config.items():
+            live[key] = _merged(live.get(key), value, rules.field(key))
+        return live
+    if isinstance(live, list) and isinstance(config, list):
+        if rules.keys:
+            return _merged_items(live, config, rules)
+        if rules.is_set:
+            return [*live, *(item for item in config if item not in live)]
+    return config
+
+
+def _merged_items(live: list[Any], config: list[Any], rules: Rules) -> list[Any]:
+    positions = {
+        fieldsets.item_step(item, rules.keys): i for i, item in enumerate(live) if isinstance(item, dict)
+    }
+    for item in config:
+        position = positions.get(fieldsets.item_step(item, rules.keys)) if isinstance(item, dict) else None
+        if position is None:
+            live.append(item)
+        else:
+            live[position] = _merged(live[position], item, rules.item())
+    return live
+
+
+def _remove(body: Raw, fields: Fields) -> None:
+    """Remove fields in place, the deeper ones first, and what becomes empty by that."""
+    for path in sorted(fields, key=lambda path: (-len(path), _is_key(path), path[-1] == ".", path)):
+        _remove_path(body, path)
+
+
+def _is_key(path: Path) -> bool:
+    """Whether this is a field by which its item is found: it has to go last."""
+    is_below_item = len(path) > 1 and path[-2].startswith("k:")
+    return is_below_item and path[-1][2:] in json.loads(path[-2][2:])
+
+
+def _remove_path(node: Any, path: Path) -> bool:
+    """Remove what a path names below a node; tells whether the node is empty after that."""
+    step, rest = path[0], path[1:]
+    if step == ".":
+        return False
+    place = _place(node, step)
+    if place is None:
+        return False
+    # An item is gone with its own mark: its other fields were this manager's, or keep it below.
+    if not rest or rest == (".",) or _remove_path(node[place], rest):
+        if not rest or not _is_needed(node[place], step):
+            del node[place]
+    return not node
+
+
+def _place(node: Any, step: str) -> Any:
+    """Where in a dict or a list the value is that a step names."""
+    if step.startswith("f:"):
+        return step[2:] if isinstance(node, dict) and step[2:] in node else None
+    if not isinstance(node, list):
+        return None
+    value = json.loads(step[2:])
+    for index, item in enumerate(node):
+        if (
+            item == value
+            if step.startswith("v:")
+            else isinstance(item, dict) and value.items() <= item.items()
+        ):
+            return index
+    return None
+
+
+def _is_needed(value: Any, step: str) -> bool:
+    """Whether an item of a list with keys has more than its keys left."""
+    return step.startswith("k:") and bool(set(value) - set(json.loads(step[2:])))

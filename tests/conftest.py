@@ -1,0 +1,19 @@
+"""What all tests share: the real server, started once for a session."""
+
+import os
+
+import pytest
+
+from opkit.testing.kube import KubeServer, assets_from_environment
+
+
+@pytest.fixture(scope="session")
+def kube():
+    """A real kube-apiserver. Without its binaries the test is skipped, but in CI (`CI` is set) it fails."""
+    if assets_from_environment() is None:
+        message = "KUBEBUILDER_ASSETS does not name a folder with etcd and kube-apiserver"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    with KubeServer() as server:
+        yield server
