@@ -23,7 +23,9 @@ def annotated(annotation, **names):
     [
         pytest.param(kubernetes.client.ApiClient, {}, "kubernetes", id="kubernetes-class"),
         pytest.param(pykube.HTTPClient, {}, "pykube", id="pykube-class"),
-        pytest.param("kubernetes.client.ApiClient", {"kubernetes": kubernetes}, "kubernetes", id="dotted-text"),
+        pytest.param(
+            "kubernetes.client.ApiClient", {"kubernetes": kubernetes}, "kubernetes", id="dotted-text"
+        ),
         pytest.param("k8s.ApiClient", {"k8s": kubernetes.client}, "kubernetes", id="text-with-alias"),
         pytest.param("Client", {"Client": pykube.HTTPClient}, "pykube", id="renamed-import"),
         pytest.param("kubernetes.client.ApiClient", {}, "kubernetes", id="for-type-checkers-only-dotted"),
@@ -39,7 +41,11 @@ def annotated(annotation, **names):
 def test_annotation_asks_for_a_client(annotation, names, library):
     """However it is written, the annotation gives the parameter that library's client, whatever its name."""
     signature = read_signature(annotated(annotation, **names), Role.RECONCILE)
-    assert (signature.clients, signature.object_argument, signature.problems) == ((("api", library),), None, ())
+    assert (signature.clients, signature.object_argument, signature.problems) == (
+        (("api", library),),
+        None,
+        (),
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,5 +77,3 @@ def test_other_parts_of_a_library_are_a_problem(annotation, message):
     """Nothing but the client can be injected: the problem names it."""
     (problem,) = read_signature(annotated(annotation), Role.RECONCILE).problems
     assert f"the client that can be asked for is {message}" in problem
-
-

@@ -73,7 +73,8 @@ def test_without_a_call_is_a_problem(decorator, words, form):
 def test_place_is_the_decorators_line():
     """The place of a declaration is the line of its decorator, also in a stack of them."""
     registry = opkit.Registry()
-    source = "\n\n@opkit.reconcile('a', registry=r)\n@opkit.finalizer(\n    'a',\n    registry=r,\n)\ndef f(body): ...\n"
+    finalizer = "@opkit.finalizer(\n    'a',\n    registry=r,\n)\n"
+    source = f"\n\n@opkit.reconcile('a', registry=r)\n{finalizer}def f(body): ...\n"
     exec(compile(source, "some/handlers.py", "exec"), {"opkit": opkit, "r": registry})
     places = {type(one).__name__: str(one.place) for one in registry.declarations}
     assert places == {

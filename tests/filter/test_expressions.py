@@ -29,9 +29,9 @@ def no(name="no", kind="generic"):
     return constant(kind, name, False)
 
 
-def broken(name="broken", error=ValueError("boom")):
+def broken(name="broken", error=None):
     def function(*args):
-        raise error
+        raise error or ValueError("boom")
 
     function.__name__ = name
     return FunctionFilter(FilterKind.GENERIC, function)
@@ -39,7 +39,16 @@ def broken(name="broken", error=ValueError("boom")):
 
 @pytest.mark.parametrize(
     "value, accepted",
-    [(True, True), (False, False), (1, True), (0, False), ("x", True), ("", False), (None, False), ([0], True)],
+    [
+        (True, True),
+        (False, False),
+        (1, True),
+        (0, False),
+        ("x", True),
+        ("", False),
+        (None, False),
+        ([0], True),
+    ],
     ids=repr,
 )
 def test_truth_means_accept(value, accepted):
@@ -61,7 +70,9 @@ def test_update_filter_gets_new_then_old():
         pytest.param(lambda body, unknown: [body, unknown], [1, 2], id="both"),
         pytest.param(lambda *args: list(args), [1, 2], id="varargs"),
         pytest.param(lambda body, unknown=None: [body, unknown], [1, 2], id="optional-second"),
-        pytest.param(lambda body, *, strict=False: [body, strict], [1, False], id="keyword-only-is-not-passed"),
+        pytest.param(
+            lambda body, *, strict=False: [body, strict], [1, False], id="keyword-only-is-not-passed"
+        ),
     ],
 )
 def test_delete_filter_gets_what_its_signature_takes(function, expected):
@@ -110,12 +121,12 @@ def test_generic_composes_with_any_kind_and_takes_it(kind, operator):
 @pytest.mark.parametrize("left", KINDS[:3])
 @pytest.mark.parametrize("right", KINDS[:3])
 def test_two_specific_kinds_do_not_compose(left, right):
-    """Two different specific kinds look at different events: composing them is a TypeError that names both."""
+    """Two different specific kinds look at different events: composing them is a TypeError."""
     one, other = constant(left, "one", True), constant(right, "other", True)
     if left == right:
         assert (one | other).kind == left
         return
-    with pytest.raises(TypeError, match="the .* filter `one` and the .* filter `other` don't compose"):
+    with pytest.raises(TypeError, match=r"the \w+ filter `one` and the \w+ filter `other` don't compose"):
         _ = one & other
     with pytest.raises(TypeError, match="don't compose"):
         _ = one | other
