@@ -27,9 +27,9 @@ _NOT_HANDLERS = ("test_*.py", "*_test.py", "conftest.py", "setup.py")
 _OURS = os.path.join(Path(__file__).parents[1], "")
 _LIBRARIES = tuple(os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "purelib", "platlib"))
 
-# Modules that declared something when they were loaded. They are run again by the next load in this process,
-# which would find nothing declared otherwise.
-_declaring: set[str] = set()
+# Modules that an earlier load ran, and those that declared something in it. They are run again by the next
+# load in this process, which would find nothing declared otherwise.
+_loaded: set[str] = set()
 
 
 class LoadError(OpkitError):
@@ -56,9 +56,7 @@ def load(paths: Iterable[str | os.PathLike[str]], modules: Iterable[str] = ()) -
     """
     files = [file for path in paths for file in _files(Path(path))]
     modules = list(modules)
-    for name in _declaring:
-        sys.modules.pop(name, None)
-    _declaring.clear()
+    _forget_loaded()
     before = set(sys.modules)
     with Registry().as_default() as registry:
         for file in files:
@@ -108,6 +106,7 @@ def _load_file(file: Path, before: set[str]) -> None:
     module = importlib.util.module_from_spec(spec)
     # As after an import: the handlers' globals are found in here, and tests can patch them by this name.
     sys.modules[name] = module
+    _loaded.add(name)
     try:
         loader.exec_module(module)
     except (Exception, SystemExit) as error:
@@ -116,6 +115,10 @@ def _load_file(file: Path, before: set[str]) -> None:
 
 
 def _load_module(name: str) -> None:
+    if not name or name.startswith("."):
+        raise LoadError(
+            Problem("", 0, f"a module is named in full, as in package.module, not {name!r}"), is_usage=True
+        )
     _put_on_path(Path.cwd())
     try:
         importlib.import_module(name)
@@ -123,8 +126,6 @@ def _load_module(name: str) -> None:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
             message = f"no such module: {name} (looked for {error.name})"
             raise LoadError(Problem("", 0, message), is_usage=True) from error
-        if isinstance(error, ValueError) and not name.strip("."):
-            raise LoadError(Problem("", 0, f"no such module: {name!r}"), is_usage=True) from error
         raise _failure(error, name) from error
 
 
@@ -148,7 +149,18 @@ def _file_of(name: str) -> str | None:
 
 def _remember_declaring(registry: Registry) -> None:
     files = {declaration.place.file for declaration in registry.declarations}
-    _declaring.update(name for name in list(sys.modules) if _file_of(name) in files)
+    _loaded.update(name for name in list(sys.modules) if _file_of(name) in files)
+
+
+def _forget_loaded() -> None:
+    for name in _loaded:
+        sys.modules.pop(name, None)
+        package, _, module = name.rpartition(".")
+        # `from package import module` is content with the attribute, and would import nothing.
+        if hasattr(sys.modules.get(package), module):
+            delattr(sys.modules[package], module)
+    _loaded.clear()
+    importlib.invalidate_caches()  # a file may be younger than what is remembered of its folder
 
 
 def _failure(error: BaseException, loaded: str) -> LoadError:

@@ -56,5 +56,5 @@ def _misses_any(meta: Raw, finalizers: Collection[str]) -> bool:
 
 
 def _deletion(meta: Raw) -> tuple[object, ...]:
-    """What moves the deletion of a marked object on. Its status doesn't: else each write of it would run it."""
+    """What moves the deletion of a marked object on. Its status does not: each write of it would be a run."""
     return meta.get("generation"), meta.get("deletionTimestamp"), meta.get("finalizers") or []

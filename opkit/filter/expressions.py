@@ -228,7 +228,7 @@ class _PartRaised(Exception):
 
 
 def function_name(function: Any) -> str:
-    """What people call a function: its name; for a partial that of what is inside, for an object its class."""
+    """What people call a function: its name; for a partial the name inside, for an object its class."""
     while isinstance(function, functools.partial):
         function = function.func
     name = getattr(function, "__name__", None) or type(function).__name__

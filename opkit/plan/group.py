@@ -184,8 +184,8 @@ class Group:
         for declaration in self.reconciles[1:]:
             self.problems.add(
                 declaration.place,
-                f"a second controller for {self.resource} needs a queue of its own, but settings.queue.strategy"
-                f" is one object; use QueueStrategy.IN_MEMORY, or one controller ({self.reconciles[0].place})",
+                f"a second controller for {self.resource} (beside {self.reconciles[0].place}) needs a queue"
+                " of its own, but settings.queue.strategy is one object; use opkit.QueueStrategy.IN_MEMORY",
             )
 
     def _finalizers(self) -> tuple[Finalizer, ...]:

@@ -60,7 +60,8 @@ def _controller_lines(controller: Controller) -> Iterator[str]:
     if controller.default_filters:
         yield _row("defaults", str(controller.strategy or f"strategy {_FROM_SETTINGS}"))
     else:
-        yield _row("defaults", "off: the filters below are in charge of updates")
+        alone = controller.filters.update is None and controller.filters.generic is None
+        yield _row("defaults", f"off: {'every update is accepted' if alone else 'only the filters below'}")
     yield from _filter_lines(controller.filters)
     if controller.owns:
         yield _row("owns", ", ".join(str(one) for one in controller.owns))
