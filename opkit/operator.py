@@ -19,8 +19,8 @@ from opkit.cluster.protocol import Cluster
 from opkit.cluster.resource import Resource, ResourceSelector
 from opkit.declaration.registry import Registry, default_registry
 from opkit.flow.assembly import Assembly
+from opkit.flow.onlooker import Onlooker
 from opkit.flow.requests import Request
-from opkit.flow.runtime import Onlooker
 from opkit.flow.stream import StreamStatistics
 from opkit.flow.watches import Watches
 from opkit.plan.plan import Plan
@@ -185,6 +185,20 @@ class Operator:
 
         dues = [due for served in self._watches if (due := served.coordinator.next_due(ignore)) is not None]
         return max(0.0, min(dues) - self._assembly.clock.now()) if dues else None
+
+    def lose_lead(self) -> None:
+        """
+        Stop working, because another replica leads: runs are cancelled, requests and writes refused. Watches go on.
+
+        To be called in the loop's thread by whoever takes part in the election.
+        """
+        if self._assembly is not None:
+            self._assembly.lose_lead()
+
+    def gain_lead(self) -> None:
+        """Start working (again): every known object is reconciled. To be called in the loop's thread."""
+        if self._assembly is not None:
+            self._assembly.gain_lead()
 
     def stuck(self) -> list[str]:
         """Handlers whose threads still run after the stop: nothing can end them but the end of the process."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from opkit.flow.onlooker import Onlooker
 from opkit.flow.report import Call, Outcome
-from opkit.flow.runtime import Onlooker
 
 
 class Summary(Onlooker):

@@ -20,7 +20,8 @@ from opkit.cluster.protocol import Cluster
 from opkit.flow.activities import call_probes, shut_down, start_up
 from opkit.flow.events import EventPoster
 from opkit.flow.invocation import Invoker, Memo
-from opkit.flow.runtime import Onlooker, Runtime
+from opkit.flow.onlooker import Onlooker
+from opkit.flow.runtime import Runtime
 from opkit.flow.watches import Watches
 from opkit.flow.writes import Writes
 from opkit.plan.plan import Plan
@@ -103,13 +104,17 @@ class Assembly:
     async def _rooms(self, cluster: Cluster) -> AsyncIterator[Watches]:
         """The rooms, for as long as they are lived in."""
         settings = self.settings
-        writes = Writes(cluster, lambda resource: self.watches.get(resource) if self.watches else None)
+        writes = Writes(
+            cluster, lambda resource: self.watches.get(resource) if self.watches else None, self._onlooker
+        )
         self.runtime = runtime = Runtime(
             clock=self.clock,
             random=self._random,
             settings=settings,
             writes=writes,
-            invoker=Invoker(settings.parallel.threads or settings.parallel.limit, self._clients),
+            invoker=Invoker(
+                settings.parallel.threads or settings.parallel.limit, self._clients, self._onlooker.gate
+            ),
             events=EventPoster(cluster, self.clock, settings.name),
             memo=self._memo,
             loop=asyncio.get_running_loop(),
@@ -146,6 +151,26 @@ class Assembly:
     def stop(self) -> None:
         """Begin to stop. To be called in the loop's thread; more than once does no harm."""
         self._stopping.set()
+
+    def lose_lead(self) -> None:
+        """
+        Another process leads: nothing is accepted, run or written any more. Watches and stores go on.
+
+        Writes are refused first, so that nothing that is being cancelled can still slip one through.
+        """
+        if self.runtime is not None and self.watches is not None:
+            self.runtime.writes.fenced = True
+            self.runtime.invoker.stop_runs()
+            for served in self.watches:
+                served.coordinator.suspend()
+
+    def gain_lead(self) -> None:
+        """This process leads: every known object is reconciled."""
+        if self.runtime is not None and self.watches is not None:
+            self.runtime.writes.fenced = False
+            for served in self.watches:
+                served.coordinator.resume()
+                served.reconcile_all()
 
     def stuck(self) -> list[str]:
         """Handlers whose threads still run: nothing can end them but the end of the process."""

@@ -217,6 +217,26 @@ class Coordinator:
         dues = (request.due for lane in self._lanes for request in lane.queue.waiting() if not ignore(request))
         return min(dues, default=None)
 
+    def suspend(self) -> None:
+        """
+        Refuse requests, drop what waits and cancel what runs, until `resume`: another process works now.
+
+        Runs in threads can't be cancelled; their locks are held until they end.
+        """
+        for lane in self._lanes:
+            lane.queue.close()
+            lane.queue.clear()
+        tasks = [task for _, task in self._running.values()]
+        self._cancelled.update(tasks)
+        for task in tasks:
+            task.cancel()
+
+    def resume(self) -> None:
+        """Accept requests again."""
+        for lane in self._lanes:
+            lane.queue.open()
+        self.wake()
+
     def close(self) -> None:
         """Refuse requests and start nothing any more. What runs, runs."""
         self._stopped = True

@@ -15,7 +15,7 @@ import functools
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from opkit.cluster.body import Body, Meta, Raw, metadata
@@ -254,7 +254,13 @@ def object_reference(raw: Raw) -> dict[str, Any]:
 class Invoker:
     """Calls handlers. Owns the threads for those that are plain functions."""
 
-    def __init__(self, threads: int, clients: Callable[[str], Any] | None = None) -> None:
+    def __init__(
+        self,
+        threads: int,
+        clients: Callable[[str], Any] | None = None,
+        gate: Callable[[str], Awaitable[None] | None] = lambda handler: None,
+    ) -> None:
+        self._gate = gate
         self._threads = threads
         self._pool: concurrent.futures.ThreadPoolExecutor | None = None
         self._clients = clients
@@ -275,6 +281,8 @@ class Invoker:
         function = handler.resolve()
         self._runs.add(run)
         try:
+            if (gate := self._gate(handler.name)) is not None:
+                await gate
             if not handler.is_async:
                 return await self._in_thread(function, arguments, handler, run, timeout)
             if timeout is None:

@@ -82,4 +82,4 @@ def _render(decision: Decision) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+    return value if value is None or isinstance(value, (bool, int, float)) else str(value)

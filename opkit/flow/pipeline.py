@@ -21,12 +21,13 @@ from opkit.flow.finalizers import Finalizers
 from opkit.flow.invocation import Memo, PostEvent, Requeue, Run
 from opkit.flow.journal import Journal
 from opkit.flow.loops import LoopDetector
+from opkit.flow.onlooker import Refusal
 from opkit.flow.queue import Added, InMemoryQueue, Queue
 from opkit.flow.reconcile import Reconciler, Steps
 from opkit.flow.report import Call, Outcome, Report
 from opkit.flow.requests import Request
 from opkit.flow.results import Policy, Results, logger
-from opkit.flow.runtime import Refusal, Runtime
+from opkit.flow.runtime import Runtime
 from opkit.flow.sieve import Sieve
 from opkit.flow.store import Change, ChangeType, Store
 from opkit.plan.plan import Controller

@@ -1,4 +1,4 @@
-"""What the rooms of all resources share: clock, randomness, settings, the door for writes, threads, the onlooker."""
+"""What the rooms of all resources share: clock, randomness, settings, the door for writes, threads."""
 
 from __future__ import annotations
 
@@ -9,41 +9,14 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from opkit.clock import Clock
-from opkit.cluster.body import Raw
-from opkit.cluster.resource import Resource
 from opkit.flow.events import EventPoster
 from opkit.flow.invocation import Invoker, Memo
+from opkit.flow.onlooker import Onlooker
 from opkit.flow.portal import in_loop_thread, wait_for
-from opkit.flow.report import Call
 from opkit.flow.writes import Writes
 from opkit.settings import Settings
 
 T = TypeVar("T")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Refusal:
-    """A change that did not become a request, and who refused it."""
-
-    type: str
-    by: str
-    controller: str
-    resource: Resource
-    uid: str
-    body: Raw
-
-
-class Onlooker:
-    """Is told what happens, for tests and tools. This one does nothing; a tool overrides what it wants to see."""
-
-    def on_call(self, call: Call) -> None:
-        """A function of the author is about to be called. The call is filled in when it is over."""
-
-    def on_refusal(self, refusal: Refusal) -> None:
-        """A change was refused."""
-
-    def on_bug(self, error: BaseException) -> None:
-        """Something failed inside opkit itself."""
 
 
 @dataclasses.dataclass(slots=True, eq=False)

@@ -137,6 +137,12 @@ class Served:
             return self.journal.explain(identity(raw))
         return self.journal.explain_gone(f"{namespace}/{name}" if namespace else name)
 
+    def reconcile_all(self) -> None:
+        """Ask for runs of everything that is known."""
+        for pipeline in self.pipelines:
+            for uid in pipeline.store:
+                pipeline.schedule(uid, 0.0, Trigger.ADDED)
+
     def name_of(self, uid: str) -> str:
         """An object's name for people; the UID if it is not known any more."""
         for store in self.stores.values():

@@ -8,15 +8,15 @@ retries, never decides what to write.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from opkit.cluster.body import Raw, identity, metadata
 from opkit.cluster.merging import would_change
 from opkit.cluster.protocol import Cluster, PatchType
 from opkit.cluster.resource import Resource
 from opkit.errors import Forbidden
+from opkit.flow.onlooker import Onlooker, Write
 from opkit.flow.store import EVERYONE
 
 
@@ -34,26 +34,15 @@ class Watched(Protocol):
     def note_write(self, uid: str, verb: str, subresource: str | None, sent: bool, why: str) -> None: ...
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Write:
-    """A write that was sent, or was not because it would have changed nothing."""
-
-    verb: str
-    resource: Resource
-    name: str | None
-    namespace: str | None
-    subresource: str | None
-    body: Any
-
-
 class Writes:
     """The door. `watched` tells which resources are watched at this moment."""
 
-    def __init__(self, cluster: Cluster, watched: Callable[[Resource], Watched | None]) -> None:
+    def __init__(
+        self, cluster: Cluster, watched: Callable[[Resource], Watched | None], onlooker: Onlooker
+    ) -> None:
         self.cluster = cluster
         self._watched = watched
-        self.on_sent: Callable[[Write], None] | None = None
-        self.on_skipped: Callable[[Write], None] | None = None
+        self._onlooker = onlooker
         self.fenced = False
         """Set while this process must not write: another one leads."""
 
@@ -119,6 +108,7 @@ class Writes:
         # No echo is expected: a deletion concerns everybody, the handler that asked for it too.
         self._pass_fence()
         write = Write("delete", resource, name, namespace, None, None)
+        self._onlooker.on_write(write)
         answer = await self.cluster.delete(resource, name, namespace, uid=uid)
         self._sent(write, answer)
         return answer
@@ -135,13 +125,13 @@ class Writes:
         watched = self._watched(write.resource)
         if watched is not None:
             watched.note_write(identity(stored), write.verb, write.subresource, False, "would change nothing")
-        if self.on_skipped is not None:
-            self.on_skipped(write)
+        self._onlooker.on_skipped_write(write)
 
     async def _send(
         self, write: Write, call: Callable[[], Awaitable[Raw]], origin: str | None, created: bool = False
     ) -> Raw:
         self._pass_fence()
+        self._onlooker.on_write(write)
         watched = self._watched(write.resource)
         if watched is None or write.name is None:
             answer = await call()
@@ -169,8 +159,6 @@ class Writes:
         watched = self._watched(write.resource)
         if watched is not None and metadata(answer).get("name"):
             watched.note_write(identity(answer), write.verb, write.subresource, True, "")
-        if self.on_sent is not None:
-            self.on_sent(write)
 
     def _pass_fence(self) -> None:
         if self.fenced:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import AsyncIterator, Callable, Sequence
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Any, TypeVar
 
 from opkit.cluster.body import Raw, clone
@@ -51,6 +52,15 @@ class SimulatedCluster:
         self._manager = manager
         self._chunk_size = chunk_size
         self._bookmark_interval = bookmark_interval
+
+    async def resolve(self, selector: ResourceSelector) -> Resource:
+        found = selector.select(topology.resources(self.store))
+        if len(found) == 1:
+            return found[0]
+        if found:
+            names = ", ".join(sorted(map(str, found)))
+            raise ApiError.of(404, "Ambiguous", f"{selector} can mean {names}: name the group and version too")
+        raise ApiError.of(404, message=f"the server does not serve {selector}")
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Raw:
         def request(endpoint: Endpoint) -> Raw:
@@ -141,7 +151,9 @@ class SimulatedCluster:
 
         return await self._request("delete", resource, None, request)
 
-    async def watch(self, scope: WatchScope, *, since: str | None = None) -> AsyncIterator[Batch]:
+    async def watch(
+        self, scope: WatchScope, *, since: str | None = None, patience: float | None = None
+    ) -> AsyncGenerator[Batch, None]:
         selection = _selection(scope.namespace, scope.label_selector, scope.field_selector)
         if since is None:
             page = await self._request("list", scope.resource, None, lambda _: self.store.list(_, selection))
@@ -151,26 +163,40 @@ class SimulatedCluster:
                 chunk = page.records[start : start + self._chunk_size]
                 yield [(EventType.LISTED, endpoint.decode(record)) for record in chunk]
             yield Mark.END_LIST
+            yield [_bookmark(endpoint, page.version)]
             since = str(page.version)
         version = _parse_version(since)
-        async for batch in self._changes(scope.resource, selection, version):
-            yield batch
+        async with contextlib.aclosing(self._changes(scope.resource, selection, version, patience)) as changes:
+            async for batch in changes:
+                yield batch
 
-    async def _changes(self, resource: Resource, selection: Selection, version: int) -> AsyncIterator[Batch]:
+    async def _changes(
+        self, resource: Resource, selection: Selection, version: int, patience: float | None
+    ) -> AsyncGenerator[Batch, None]:
         bell = _Bell()
 
         def request(endpoint: Endpoint) -> tuple[Endpoint, Watcher]:
             return endpoint, self.store.watch(endpoint, selection, version, bell.ring)
 
         endpoint, watcher = await self._request("watch", resource, None, request)
-        stream = Stream(resource.plural, bell.fail)
+        stream = Stream(resource.plural, bell.fail, bell.ring)
         self.faults.opened(stream)
         try:
             while True:
-                rang = await bell.wait(None if stream.is_silent else self._bookmark_interval)
+                # A server that is not silent sends bookmarks often enough to be patient with: only silence is timed.
+                rang = await bell.wait(patience if stream.is_silent else self._bookmark_interval)
                 if stream.is_silent:
                     watcher.drain()
-                elif seen := watcher.drain():
+                    if not rang:
+                        raise ApiError.of(0, message="the watch was silent for too long")
+                elif stream.is_held:
+                    continue
+                if stream.injected:
+                    injected, stream.injected = stream.injected, []
+                    yield injected
+                if stream.is_silent:
+                    continue
+                if seen := watcher.drain():
                     yield [(type, endpoint.decode(record)) for type, record in seen]
                 elif not rang:
                     yield [_bookmark(endpoint, self.store.version)]

@@ -14,6 +14,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 
+from opkit.cluster.body import Raw, clone
+from opkit.cluster.protocol import WatchEvent
 from opkit.errors import ApiError
 
 _SAME_VERB = {"apply": "patch", "replace": "update", "patch_status": "patch"}
@@ -101,11 +103,19 @@ class Failure:
 class Stream:
     """One open watch, as its server shows it to the plan. The callbacks are called synchronously."""
 
-    def __init__(self, resource: str, end: Callable[[ApiError], None]) -> None:
+    def __init__(
+        self, resource: str, end: Callable[[ApiError], None], wake: Callable[[], None] = lambda: None
+    ) -> None:
         self.resource = resource
         self.is_silent = False
+        self.is_held = False
+        """What happens is kept back, and sent later."""
+        self.injected: list[WatchEvent] = []
+        """Events to send that never happened."""
         self.end = end
         """End it with this error: status 0 cuts the connection, others are told inside the stream."""
+        self.wake = wake
+        """Make it look at these flags again."""
 
 
 class StreamFailure:
@@ -132,6 +142,30 @@ class StreamFailure:
         """Keep the connections open, and send nothing any more, not even bookmarks."""
         for stream in self._streams:
             stream.is_silent = True
+            stream.wake()
+        return len(self._streams)
+
+    def send(self, type: str, body: Raw) -> int:
+        """Send an event that never happened; `ERROR` ends the stream with the Status that is its body."""
+        for stream in self._streams:
+            if type == "ERROR":
+                stream.end(ApiError.of_body(body, http_status=500))
+            else:
+                stream.injected.append((type, clone(body)))
+                stream.wake()
+        return len(self._streams)
+
+    def hold(self) -> int:
+        """Keep back what happens from now on."""
+        for stream in self._streams:
+            stream.is_held = True
+        return len(self._streams)
+
+    def release(self) -> int:
+        """Send what was kept back."""
+        for stream in self._streams:
+            stream.is_held = False
+            stream.wake()
         return len(self._streams)
 
     def _end(self, error: ApiError) -> int:

@@ -115,8 +115,7 @@ def _fill(value: Any, schema: Raw) -> None:
 
 
 _COPIED = frozenset(
-    """minimum maximum exclusiveMinimum exclusiveMaximum minLength maxLength pattern minItems maxItems uniqueItems
-    multipleOf minProperties maxProperties required enum""".split()
+    ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength", "pattern", "minItems", "maxItems", "uniqueItems", "multipleOf", "minProperties", "maxProperties", "required", "enum"]
 )
 
 

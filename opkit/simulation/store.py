@@ -20,7 +20,6 @@ from opkit.simulation import (
     definitions,
     deletion,
     lists,
-    managers,
     metadata,
     patches,
     refusals,

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from opkit.cluster.body import Raw
+from opkit.errors import ApiError
 from opkit.simulation import definitions, workloads
 from opkit.simulation.kinds import Kind
-from opkit.errors import ApiError
 from opkit.simulation.refusals import Cause, bad_request, bad_value, required
 
 # Go reads exactly six digits where the layout has them.

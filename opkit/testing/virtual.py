@@ -17,6 +17,7 @@ import concurrent.futures
 import contextlib
 import heapq
 import random
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -226,11 +227,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return len(self._jobs)
 
 
+_STEPS = ("TaskStepMethWrapper", "TaskWakeupMethWrapper")
+
+
 def _is_step(handle: asyncio.Handle) -> bool:
     """Whether a handle makes a task go on."""
     callback = getattr(handle, "_callback", None)
     owner = getattr(callback, "__self__", None)
-    return isinstance(owner, asyncio.Task) or type(callback).__name__ in ("TaskStepMethWrapper", "TaskWakeupMethWrapper")
+    return isinstance(owner, asyncio.Task) or type(callback).__name__ in _STEPS
 
 
 def _where(task: asyncio.Task[Any]) -> str:
@@ -283,15 +287,12 @@ def describe(function: Any) -> str:
 def no_real_sleep(loop: VirtualLoop) -> Iterator[None]:
     """Report every `time.sleep` of what the loop runs, by the name of who called it, for the time of the block."""
 
-    def sleep(seconds: float) -> None:
+    def sleep(seconds: Any) -> None:
         if threading.current_thread() is not driver and _job.current is None:
             _REALLY_SLEEP(seconds)  # a thread that is none of ours
             return
-        caller = _caller()
-        loop.fail(
-            RealSleep(f"{caller} sleeps for real; use `await asyncio.sleep()`, a result's requeue_after, or, in a "
-                      "thread, `stopping.wait()`")  # fmt: skip
-        )
+        instead = "use `await asyncio.sleep()`, or a result's requeue_after"
+        loop.fail(RealSleep(f"{_caller()} sleeps for real; {instead}"))
 
     driver = threading.current_thread()
     before, time.sleep = time.sleep, sleep
@@ -302,7 +303,5 @@ def no_real_sleep(loop: VirtualLoop) -> Iterator[None]:
 
 
 def _caller() -> str:
-    import sys
-
     frame = sys._getframe(2)
     return f"{frame.f_code.co_name} ({frame.f_code.co_filename}:{frame.f_lineno})"
