@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import fnmatch
+import weakref
 from collections.abc import Iterable
 
 from opkit.cluster.protocol import Topology
 from opkit.cluster.resource import Resource, ResourceSelector
 from opkit.simulation import definitions
+from opkit.simulation.kinds import Kind
 from opkit.simulation.store import Store
 
 WATCHED = ((definitions.GROUP, "v1", definitions.PLURAL), ("", "v1", "namespaces"))
 """Whatever changes the topology is a change of these."""
 
 
+_known: weakref.WeakKeyDictionary[Store, tuple[list[Kind], list[Resource]]] = weakref.WeakKeyDictionary()
+
+
 def resources(store: Store) -> list[Resource]:
     """All resources that are served now, in every version."""
-    return [
+    kinds, known = store.kinds(), _known.get(store)
+    if known is not None and known[0] == kinds:  # kinds are values: a definition that changes makes another
+        return known[1]
+    found = [
         endpoint.resource()
-        for kind in store.kinds()
+        for kind in kinds
         for version in kind.served_versions
         if (endpoint := kind.endpoint(version)) is not None
     ]
+    _known[store] = (kinds, found)
+    return found
 
 
 def of(
