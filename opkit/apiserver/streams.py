@@ -36,7 +36,7 @@ class WatchStream:
         self._query = query
         self._bell = Bell()
         self._deadline = asyncio.get_running_loop().time() + timeout
-        self._told = store.version
+        self._told = query.version or store.version
         """The last version that the client knows of."""
         self._is_stopping = False
 
