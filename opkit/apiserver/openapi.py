@@ -30,11 +30,11 @@ _META_SCHEMA = {
 _PARAMETERS = [{"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}]
 
 
-def index(store: Store) -> Raw:
-    """The root of v3: one document for each version of a group."""
+def index(store: Store, prefix: str) -> Raw:
+    """The root of v3: one document for each version of a group, below the prefix that the client uses."""
     versions = {(kind.group, version) for kind in store.kinds() for version in kind.served_versions}
     paths = sorted(f"apis/{group}/{version}" if group else f"api/{version}" for group, version in versions)
-    return {"paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}"} for path in paths}}
+    return {"paths": {path: {"serverRelativeURL": f"{prefix}/openapi/v3/{path}"} for path in paths}}
 
 
 def document(store: Store, group: str, version: str) -> Raw | None:
@@ -75,7 +75,7 @@ def _identity(endpoint: Endpoint) -> Raw:
 
 def _schema(endpoint: Endpoint, reference: str) -> Raw:
     schema = endpoint.version.schema
-    made: Raw = _published(schema.source) if schema is not None else _open_schema(endpoint)
+    made: Raw = clone(schema.source) if schema is not None else _open_schema(endpoint)
     made["type"] = "object"
     made["properties"] = {
         **made.get("properties", {}),
@@ -88,12 +88,6 @@ def _schema(endpoint: Endpoint, reference: str) -> Raw:
     }
     made["x-kubernetes-group-version-kind"] = [_identity(endpoint)]
     return made
-
-
-def _published(source: Raw) -> Raw:
-    """A custom resource's schema in a copy; what is open there has to be said to be open."""
-    copy: Raw = clone(source)
-    return copy
 
 
 def _open_schema(endpoint: Endpoint) -> Raw:

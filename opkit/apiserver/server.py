@@ -51,6 +51,9 @@ class ApiServer:
 
     `port` 0 takes a free one; `token` `None` makes a random one. `url` and `token` are valid inside of the
     `async with` block, which starts it and stops it: the watches end cleanly first.
+
+    The token is taken from the Authorization header, or as the first part of the path: kubectl sends no
+    credentials over plain HTTP, so its kubeconfig has the token in the address of the server.
     """
 
     def __init__(
@@ -108,14 +111,14 @@ class ApiServer:
             self._runner = None
 
     def kubeconfig(self, path: str | os.PathLike[str], namespace: str = "default") -> Path:
-        """Write a kubeconfig for this server, readable by its owner only."""
+        """Write a kubeconfig for this server, readable by its owner only: the token is in it."""
         context = {"cluster": "opkit", "user": "opkit", "namespace": namespace}
         config = {
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "opkit",
             "contexts": [{"name": "opkit", "context": context}],
-            "clusters": [{"name": "opkit", "cluster": {"server": self.url}}],
+            "clusters": [{"name": "opkit", "cluster": {"server": f"{self.url}/{self.token}"}}],
             "users": [{"name": "opkit", "user": {"token": self.token}}],
         }
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
@@ -141,7 +144,7 @@ class ApiServer:
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         parts = [part for part in request.path.split("/") if part]
-        self._authenticate(request, parts)
+        prefix = self._authenticate(request, parts)
         if not parts:
             return views.document(
                 {"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]}
@@ -150,20 +153,31 @@ class ApiServer:
             return web.Response(text="ok")
         if parts[0] == "version":
             return views.document(_VERSION)
-        if (document := self._document(request, parts)) is not None:
+        if (document := self._document(request, parts, prefix)) is not None:
             return views.document(document)
         return await self._requests.answer(request, routes.resolve(self.store, parts))
 
-    def _authenticate(self, request: web.BaseRequest, parts: list[str]) -> None:
-        """Anyone may ask for health and version, but a wrong token is wrong everywhere."""
-        given = request.headers.get("Authorization")
-        if given is None and parts and (parts[0] in _HEALTH or parts[0] == "version"):
-            return
-        scheme, _, token = (given or "").partition(" ")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(token.strip().encode(), self.token.encode()):
-            raise refusals.unauthorized()
+    def _authenticate(self, request: web.BaseRequest, parts: list[str]) -> str:
+        """
+        Check the token; one in the path is taken out of the parts, and given as their prefix.
 
-    def _document(self, request: web.BaseRequest, parts: list[str]) -> object | None:
+        Anyone may ask for health and version, but a wrong token is wrong everywhere. Raises 401.
+        """
+        prefix = ""
+        while parts and self._is_token(parts[0]):  # twice, if a client puts the prefix before a path that has it
+            prefix = f"/{parts.pop(0)}"
+        given = request.headers.get("Authorization")
+        if given is None and (prefix or (parts and (parts[0] in _HEALTH or parts[0] == "version"))):
+            return prefix
+        scheme, _, token = (given or "").partition(" ")
+        if scheme.lower() != "bearer" or not self._is_token(token.strip()):
+            raise refusals.unauthorized()
+        return prefix
+
+    def _is_token(self, text: str) -> bool:
+        return hmac.compare_digest(text.encode("utf-8", "replace"), self.token.encode())
+
+    def _document(self, request: web.BaseRequest, parts: list[str], prefix: str) -> object | None:
         """Discovery and OpenAPI; nothing for paths of objects. Raises `NoSuchPath`."""
         store = self.store
         if parts == ["api"]:
@@ -178,11 +192,11 @@ class ApiServer:
             return _found(discovery.group(store, parts[1]))
         if parts[0] == "apis" and len(parts) == 3:
             return _found(discovery.resources(store, parts[1], parts[2]))
-        return self._openapi(request, parts) if parts[0] == "openapi" else None
+        return self._openapi(request, parts, prefix) if parts[0] == "openapi" else None
 
-    def _openapi(self, request: web.BaseRequest, parts: list[str]) -> object:
+    def _openapi(self, request: web.BaseRequest, parts: list[str], prefix: str) -> object:
         if parts == ["openapi", "v3"]:
-            return openapi.index(self.store)
+            return openapi.index(self.store, prefix)
         if parts[:3] == ["openapi", "v3", "api"] and len(parts) == 4:
             return _found(openapi.document(self.store, "", parts[3]))
         if parts[:3] == ["openapi", "v3", "apis"] and len(parts) == 5:
