@@ -19,6 +19,7 @@ from opkit.cluster.resource import Resource, ResourceSelector
 from opkit.cluster.selector import FieldSelector, LabelSelector
 from opkit.errors import ApiError
 from opkit.simulation import refusals, topology
+from opkit.simulation.bell import Bell
 from opkit.simulation.deletion import DeleteOptions
 from opkit.simulation.faults import FaultPlan, Stream
 from opkit.simulation.kinds import Endpoint
@@ -173,7 +174,7 @@ class SimulatedCluster:
     async def _changes(
         self, resource: Resource, selection: Selection, version: int, patience: float | None
     ) -> AsyncGenerator[Batch, None]:
-        bell = _Bell()
+        bell = Bell()
 
         def request(endpoint: Endpoint) -> tuple[Endpoint, Watcher]:
             return endpoint, self.store.watch(endpoint, selection, version, bell.ring)
@@ -209,7 +210,7 @@ class SimulatedCluster:
     async def topology(
         self, selectors: frozenset[ResourceSelector], namespaces: frozenset[str], clusterwide: bool
     ) -> AsyncIterator[Topology]:
-        bell = _Bell()
+        bell = Bell()
         watchers = [
             self.store.watch(self.store.endpoint(*names), Selection(), self.store.version, bell.ring)
             for names in topology.WATCHED
@@ -247,46 +248,6 @@ class SimulatedCluster:
 
     def _options(self, subresource: str | None = None) -> Options:
         return Options(manager=self._manager, subresource=subresource or "")
-
-
-class _Bell:
-    """Wakes one task from callbacks: rung before anyone waits, it stays rung."""
-
-    def __init__(self) -> None:
-        self._rung = True  # whatever was there at the start has to be looked at
-        self._error: ApiError | None = None
-        self._waiter: asyncio.Future[None] | None = None
-
-    def ring(self) -> None:
-        self._rung = True
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    def fail(self, error: ApiError) -> None:
-        """Make the waiting one, or the next one, raise."""
-        self._error = error
-        self.ring()
-
-    async def wait(self, timeout: float | None) -> bool:
-        """Wait for a ring, at most `timeout` seconds; tells whether it rang."""
-        if not self._rung:
-            loop = asyncio.get_running_loop()
-            self._waiter = loop.create_future()
-            timer = loop.call_later(timeout, self._give_up) if timeout is not None else None
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
-                if timer is not None:
-                    timer.cancel()
-        if self._error is not None:
-            raise self._error
-        rung, self._rung = self._rung, False
-        return rung
-
-    def _give_up(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
 
 
 def _selection(namespace: str | None, labels: str | None, fields: str | None) -> Selection:
