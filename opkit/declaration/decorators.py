@@ -84,9 +84,7 @@ def _forgiving(decorator: Callable[P, R]) -> Callable[P, R]:
         registry = _registry(kwargs.get("registry"))
         if len(args) == 1 and not kwargs and callable(args[0]):
             example = "('example.com', 'v1', 'webapps')" if takes_words else "()"
-            _mistake(
-                registry, f"@opkit.{decorator.__name__} is called first: @opkit.{decorator.__name__}{example}"
-            )
+            _mistake(registry, f"@opkit.{decorator.__name__} is called first: @opkit.{decorator.__name__}{example}")
             return args[0]
         if args and not takes_words:
             _mistake(registry, f"@opkit.{decorator.__name__} takes options by name only, not {args[0]!r}")
@@ -149,9 +147,7 @@ def reconcile(
 
 
 @_forgiving
-def delete(
-    *resource: str, controller: str | None = None, registry: Registry | None = None
-) -> Callable[[F], F]:
+def delete(*resource: str, controller: str | None = None, registry: Registry | None = None) -> Callable[[F], F]:
     """
     The function is told, after the fact and without guarantee, that an object is gone.
 
@@ -251,9 +247,7 @@ def probe(*, id: str | None = None, registry: Registry | None = None) -> Callabl
 def event_filter(kind: FilterKind) -> Callable[..., Callable[[F], F]]:
     """The declaring side of `opkit.filter.add`, `.update`, `.delete` and `.generic`."""
 
-    def declare(
-        *resource: str, controller: str | None = None, registry: Registry | None = None
-    ) -> Callable[[F], F]:
+    def declare(*resource: str, controller: str | None = None, registry: Registry | None = None) -> Callable[[F], F]:
         return _declaring(FilterDeclaration, registry, resource=resource, kind=kind, controller=controller)
 
     declare.__name__ = f"filter.{kind}"

@@ -21,9 +21,7 @@ from opkit.filter.expressions import FilterKind, FunctionFilter, function_name
 _META = frozenset({"meta", "name", "namespace", "uid", "labels", "annotations"})
 _OBJECT = _META | {"body", "spec", "status", "resource"}
 _OPERATOR = frozenset({"logger", "memo", "settings"})
-_RUN = frozenset(
-    {"patch", "attempt", "retry", "trigger", "requeue", "secondary", "cluster", "event", "stopping"}
-)
+_RUN = frozenset({"patch", "attempt", "retry", "trigger", "requeue", "secondary", "cluster", "event", "stopping"})
 
 _EDGE_TRIGGERED = frozenset({"old", "new", "diff", "type"})
 
@@ -48,6 +46,11 @@ class Role(enum.Enum):
     def has_object(self) -> bool:
         """Whether there is an object that a parameter of another name could receive."""
         return self not in (Role.POLL, Role.ACTIVITY)
+
+    @property
+    def has_clients(self) -> bool:
+        """Whether a client of another library can be asked for: not before there is a connection, nor per event."""
+        return self not in (Role.SECONDARY, Role.ACTIVITY)
 
 
 _KNOWN = {
@@ -184,9 +187,7 @@ class _Reading:
         elif parameter.kind is parameter.VAR_POSITIONAL:
             pass  # handlers are called by name: nothing will be in it
         elif parameter.kind is parameter.POSITIONAL_ONLY:
-            self._problem(
-                f"has the positional-only parameter {parameter.name!r}; arguments are passed by name"
-            )
+            self._problem(f"has the positional-only parameter {parameter.name!r}; arguments are passed by name")
         elif not self._take_client(parameter):
             self._take_name(parameter)
 
@@ -196,6 +197,8 @@ class _Reading:
         library, problem = client_library(parameter.annotation, _plain(self.function))
         if problem:
             self._problem(f"has the parameter {parameter.name!r} annotated with {problem}")
+        elif library and not self.role.has_clients:
+            self._problem(f"asks for a client of {library}, which a {self.role.value} can't be given")
         elif library:
             self.clients.append((parameter.name, library))
         return bool(library or problem)

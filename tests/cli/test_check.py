@@ -65,9 +65,7 @@ def test_eight_mistakes(write, opkit_command):
     result = opkit_command("check", "handlers.py")
     lines = result.stdout.splitlines()
     assert result.exit_code == 1
-    assert [line.split(": ")[0] for line in lines] == [
-        f"handlers.py:{n}" for n in (4, 7, 10, 13, 16, 19, 22, 25)
-    ]
+    assert [line.split(": ")[0] for line in lines] == [f"handlers.py:{n}" for n in (4, 7, 10, 13, 16, 19, 22, 25)]
     assert result.stderr == "8 problems\n"
 
 

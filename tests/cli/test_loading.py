@@ -90,9 +90,7 @@ def test_module_from_the_current_folder(write):
             "handlers.py",
             id="inner",
         ),
-        pytest.param(
-            {"handlers/__init__.py": "from . import x", "handlers/x.py": APPLES}, "handlers", id="package"
-        ),
+        pytest.param({"handlers/__init__.py": "from . import x", "handlers/x.py": APPLES}, "handlers", id="package"),
     ],
 )
 def test_loading_again_finds_the_same(write, files, path):
@@ -148,27 +146,13 @@ def test_no_handlers(write, source):
 @pytest.mark.parametrize(
     "source, message",
     [
-        pytest.param(
-            "x = 1\ndef (:\n", "handlers.py:2: SyntaxError: invalid syntax, in `def (:`", id="syntax"
-        ),
-        pytest.param(
-            "if 1:\nx\n", "handlers.py:2: IndentationError: expected an indented block", id="indentation"
-        ),
-        pytest.param(
-            "\nx = 1 / 0\n", "handlers.py:2: ZeroDivisionError: division by zero, in `x = 1 / 0`", id="any"
-        ),
-        pytest.param(
-            "import nosuch\n", "handlers.py:1: ModuleNotFoundError: No module named 'nosuch'", id="inner"
-        ),
-        pytest.param(
-            "import json\njson.loads('{')\n", "handlers.py:2: JSONDecodeError:", id="within-a-library"
-        ),
-        pytest.param(
-            "import sys\nsys.exit(0)\n", "handlers.py:2: calls sys.exit(0) while it is imported", id="exit"
-        ),
-        pytest.param(
-            "raise SystemExit\n", "handlers.py:1: calls sys.exit() while it is imported", id="bare-exit"
-        ),
+        pytest.param("x = 1\ndef (:\n", "handlers.py:2: SyntaxError: invalid syntax, in `def (:`", id="syntax"),
+        pytest.param("if 1:\nx\n", "handlers.py:2: IndentationError: expected an indented block", id="indentation"),
+        pytest.param("\nx = 1 / 0\n", "handlers.py:2: ZeroDivisionError: division by zero, in `x = 1 / 0`", id="any"),
+        pytest.param("import nosuch\n", "handlers.py:1: ModuleNotFoundError: No module named 'nosuch'", id="inner"),
+        pytest.param("import json\njson.loads('{')\n", "handlers.py:2: JSONDecodeError:", id="within-a-library"),
+        pytest.param("import sys\nsys.exit(0)\n", "handlers.py:2: calls sys.exit(0) while it is imported", id="exit"),
+        pytest.param("raise SystemExit\n", "handlers.py:1: calls sys.exit() while it is imported", id="bare-exit"),
         pytest.param("raise ValueError('a\\nb')\n", "handlers.py:1: ValueError: a b, in", id="many-lines"),
         pytest.param("assert False\n", "handlers.py:1: AssertionError, in `assert False`", id="no-message"),
         pytest.param("x = '\0'\n", "null bytes", id="null-byte"),
@@ -190,9 +174,7 @@ def test_import_that_fails(write, source, message):
 def test_import_that_fails_further_in(write):
     """The innermost line of the author's is named, also when it is in another file."""
     write(handlers="import lib.x\n" + APPLES, lib__x="import nosuch\n")
-    assert str(failure(["handlers.py"])).startswith(
-        "lib/x.py:1: ModuleNotFoundError: No module named 'nosuch'"
-    )
+    assert str(failure(["handlers.py"])).startswith("lib/x.py:1: ModuleNotFoundError: No module named 'nosuch'")
 
 
 def test_module_that_fails(write):

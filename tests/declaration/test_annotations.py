@@ -13,7 +13,7 @@ from opkit.declaration.signature import Role, read_signature
 def annotated(annotation, **names):
     """A handler with one parameter, `api`, of this annotation, in a module with these names."""
     namespace = dict(names)
-    exec("def f(body, api): ...", namespace)
+    exec("def f(logger, api): ...", namespace)
     namespace["f"].__annotations__["api"] = annotation
     return namespace["f"]
 
@@ -23,9 +23,7 @@ def annotated(annotation, **names):
     [
         pytest.param(kubernetes.client.ApiClient, {}, "kubernetes", id="kubernetes-class"),
         pytest.param(pykube.HTTPClient, {}, "pykube", id="pykube-class"),
-        pytest.param(
-            "kubernetes.client.ApiClient", {"kubernetes": kubernetes}, "kubernetes", id="dotted-text"
-        ),
+        pytest.param("kubernetes.client.ApiClient", {"kubernetes": kubernetes}, "kubernetes", id="dotted-text"),
         pytest.param("k8s.ApiClient", {"k8s": kubernetes.client}, "kubernetes", id="text-with-alias"),
         pytest.param("Client", {"Client": pykube.HTTPClient}, "pykube", id="renamed-import"),
         pytest.param("kubernetes.client.ApiClient", {}, "kubernetes", id="for-type-checkers-only-dotted"),
@@ -77,3 +75,10 @@ def test_other_parts_of_a_library_are_a_problem(annotation, message):
     """Nothing but the client can be injected: the problem names it."""
     (problem,) = read_signature(annotated(annotation), Role.RECONCILE).problems
     assert f"the client that can be asked for is {message}" in problem
+
+
+@pytest.mark.parametrize("role", [Role.ACTIVITY, Role.SECONDARY])
+def test_no_clients_without_a_run(role):
+    """What is called without a run of a handler can't be given a client."""
+    (problem,) = read_signature(annotated("ApiClient"), role).problems
+    assert "asks for a client of kubernetes" in problem
