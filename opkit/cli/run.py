@@ -34,6 +34,8 @@ _WAIT_FOR_RETRIES = 5.0
 _QUIET = 0.3
 _LOOK = 0.05
 
+_STRATEGIES = [strategy.value for strategy in ReconcileStrategy]
+
 _NOT_DUE = frozenset({Trigger.RESYNC, Trigger.REQUEUE})
 
 
@@ -43,7 +45,7 @@ def _logging_options(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("-v", "--verbose", is_flag=True, help="Log at debug level.")
     @click.option("-d", "--debug", is_flag=True, help="Also log what libraries say, and show tracebacks.")
     @click.option("-q", "--quiet", is_flag=True, help="Log only warnings and errors.")
-    @click.option("--log-format", type=click.Choice(list(LogFormat)), default="full", show_default=True)
+    @click.option("--log-format", type=click.Choice([one.value for one in LogFormat]), default="full", show_default=True)
     @click.option("--log-prefix/--no-log-prefix", default=None, help="Put [namespace/name] before messages.")
     @click.option("--log-refkey", help="Key of the object's reference in JSON logs.  [default: object]")
     @functools.wraps(function)
@@ -68,8 +70,9 @@ def _logging_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("-A", "--all-namespaces", "clusterwide", is_flag=True, help="Serve all namespaces.")
 @click.option("--embedded", is_flag=True, help="Start an API server in this process, and connect to that.")
 @click.option("--apply", "applied", multiple=True, help="Manifests for the embedded server, a file or a folder.")
+@click.option("--data", type=click.Path(dir_okay=False), help="A file that keeps the embedded server's state.")
 @click.option("--until-idle", is_flag=True, help="End with a summary once everything is reconciled.")
-@click.option("--strategy", type=click.Choice(list(ReconcileStrategy)), help="What updates are worth a run.")
+@click.option("--strategy", type=click.Choice(_STRATEGIES), help="Which updates are worth a run.")
 @click.option("--parallel", type=click.IntRange(min=1), help="Runs at once, for each resource.")
 @click.option("-L", "--liveness", "liveness", metavar="URL", help="Serve the health, as http://0.0.0.0:8080/healthz.")
 @click.option("--standalone", is_flag=True, hidden=True, help="As in kopf; opkit is always standalone so far.")
@@ -81,6 +84,7 @@ def run(
     clusterwide: bool,
     embedded: bool,
     applied: tuple[str, ...],
+    data: str | None,
     until_idle: bool,
     strategy: str | None,
     parallel: int | None,
@@ -98,6 +102,8 @@ def run(
         raise click.UsageError("either --namespace or --all-namespaces can be used, not both")
     if applied and not embedded:
         raise click.UsageError("--apply is for the embedded server: add --embedded, or use `kubectl apply -f`")
+    if data and not embedded:
+        raise click.UsageError("--data is for the embedded server: add --embedded")
     settings = Settings()
     if strategy is not None:
         settings.reconcile.strategy = ReconcileStrategy(strategy)
@@ -109,7 +115,8 @@ def run(
         onlooker=summary,
     )  # fmt: skip
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        status = runner.run(_run(operator, summary, embedded=embedded, applied=applied, liveness=liveness))
+        server = _embedded(applied, data) if embedded else None
+        status = runner.run(_run(operator, summary, server=server, liveness=liveness))
         _leave_if_stuck(operator, status)
     return status
 
@@ -125,14 +132,18 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def _run(
-    operator: Operator, summary: Summary | None, *, embedded: bool, applied: tuple[str, ...], liveness: str | None
+    operator: Operator,
+    summary: Summary | None,
+    *,
+    server: contextlib.AbstractAsyncContextManager[None] | None,
+    liveness: str | None,
 ) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _on_signal, number, operator)
     async with contextlib.AsyncExitStack() as stack:
-        if embedded:
-            await stack.enter_async_context(_embedded(applied))
+        if server is not None:
+            await stack.enter_async_context(server)
         if liveness is not None:
             await stack.enter_async_context(_served(operator, liveness))
         waiting = asyncio.create_task(_stop_when_idle(operator), name="until idle") if summary else None
@@ -202,6 +213,19 @@ async def _stop_when_idle(operator: Operator) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _embedded(applied: tuple[str, ...]) -> AsyncIterator[None]:
-    raise click.UsageError("--embedded is not there yet")
-    yield
+async def _embedded(applied: tuple[str, ...], data: str | None) -> AsyncIterator[None]:
+    """An API server in this process, which the operator connects to over HTTP as to any other."""
+    # Loaded here: an operator on a real cluster needs no server.
+    from opkit.cli.embedded import embedded_server
+
+    async with embedded_server(applied, data) as kubeconfig:
+        before = os.environ.get("KUBECONFIG")
+        os.environ["KUBECONFIG"] = str(kubeconfig)
+        click.echo(f"The embedded API server is up. To look into it: export KUBECONFIG={kubeconfig}", err=True)
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ["KUBECONFIG"]
+            else:
+                os.environ["KUBECONFIG"] = before

@@ -91,7 +91,7 @@ def event_injector(request: pytest.FixtureRequest) -> Iterator[Callable[..., Fak
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Iterator[None]:
-    report: pytest.TestReport = yield  # type: ignore[assignment, misc]  # pluggy's wrappers are sent the result
+    report: pytest.TestReport = yield  # type: ignore[assignment]  # pluggy's wrappers are sent the result
     for injector in item.stash.get(_INJECTORS, []) if report.failed else ():
         report.sections.append(
             (f"opkit timeline (repeat with --opkit-seed={injector.seed})", injector.timeline())
