@@ -66,11 +66,12 @@ class ResourceSelector:
         """
         Read the positional arguments of a decorator.
 
-        `("example.com", "v1", "webapps")`, `("example.com/v1", "webapps")`, `("v1", "configmaps")` for the core
-        group, `("example.com", "webapps")`, `("webapps.v1.example.com",)`, `("webapps.example.com",)`, or a bare
-        name. Raises `TypeError` with one sentence for anything else.
+        `("example.com", "v1", "webapps")`, `("example.com/v1", "webapps")`, `("v1", "configmaps")` or
+        `("", "v1", "configmaps")` for the core group, `("example.com", "webapps")`, `("webapps.v1.example.com",)`,
+        `("webapps.example.com",)`, or a bare name. Raises `TypeError` with one sentence for anything else.
         """
-        if not args or not all(isinstance(arg, str) and arg for arg in args):
+        words = args[1:] if len(args) == 3 and args[0] == "" else args  # the core group in kopf's long form
+        if not words or not all(isinstance(word, str) and word for word in words):
             raise TypeError(
                 'name the resource, as in ("example.com", "v1", "webapps"), ("v1", "configmaps") or ("webapps")'
             )

@@ -43,10 +43,11 @@ async def remove_all_copies(uid, cluster):
 
 
 @opkit.delete(*CONFIGMAPS)
-async def stop_mirroring(uid, reason, cluster):
-    # Whoever takes the label away wants no copies any more. The ConfigMap lives on, so its finalizer was not called.
-    if reason is opkit.DeleteReason.LEFT_SELECTOR:
-        await remove_copies(cluster, uid, keep=set())
+async def stop_mirroring(uid, reason, cluster, logger):
+    # Also told when the label is taken away. The ConfigMap lives on then, so its finalizer is not called, but nobody
+    # wants its copies any more. Of one that is really gone there are none left, and this does nothing.
+    logger.info("Not mirrored any more (%s).", reason)
+    await remove_copies(cluster, uid, keep=set())
 
 
 def wanted_namespaces(body):
