@@ -525,14 +525,18 @@ class FakeEventInjector:
     # Promises to check.
 
     def check_idempotent(self, ref: Reference) -> None:
-        """Reconcile once more: as nothing has changed, nothing may be written. Raises `AssertionError`."""
+        """
+        Reconcile once more: as nothing has changed, nothing may change. Raises `AssertionError` with what was written.
+
+        An apply that leaves the object as it is is no change: only the server can tell that.
+        """
         self.settle()
-        before = len(self._recorder.writes)
+        before, version = len(self._recorder.writes), self.store.version
         if not self.trigger(ref):
             raise AssertionError(f"{_where(self._target(ref))} can't be reconciled: the operator does not know it")
         self.settle()
         written = self._recorder.writes[before:]
-        if written:
+        if self.store.version != version:
             lines = "\n  ".join(
                 f"{w.verb} {w.resource.plural}{f'/{w.subresource}' if w.subresource else ''} {w.name}: {w.body}"
                 for w in written
