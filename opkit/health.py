@@ -94,6 +94,7 @@ async def served(operator: Operator, url: str, clock: Clock) -> AsyncIterator[in
             "ok": ok,
             "checks": {one.name: {"ok": one.ok, "detail": one.detail} for one in checks},
             "failing": len(operator.statistics().failing),
+            "polls": operator.polls(),
             "probes": await operator.probe(),
         }
         return aiohttp.web.json_response(body, status=200 if ok else 503)

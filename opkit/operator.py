@@ -208,6 +208,10 @@ class Operator:
         """Streams whose task has ended though nobody asked for it. There is no way to get there but a bug."""
         return self._watches.dead() if self._watches is not None else []
 
+    def polls(self) -> dict[str, str]:
+        """The polls by their names: `ok`, or what the last call failed with."""
+        return {one.name: one.error or "ok" for one in (self._watches.pollers() if self._watches is not None else ())}
+
     async def probe(self) -> dict[str, Any]:
         """What the probes give, by their names; what one raises stands there as text."""
         return await self._assembly.probe() if self._assembly is not None else {}

@@ -47,6 +47,19 @@ class ConflictStrategy(enum.StrEnum):
     """It is put back for `parallel.requeue_delay` seconds; its attempt is kept."""
 
 
+class OnLeave(enum.StrEnum):
+    """What becomes of our finalizers on an object that no selector matches any more."""
+
+    DETACH = "detach"
+    """They are removed without being run."""
+
+    FINALIZE = "finalize"
+    """They are run, and removed when they succeeded."""
+
+    KEEP = "keep"
+    """They stay, and the object is watched on: for its deletion they run."""
+
+
 class QueueStrategy(enum.StrEnum):
     """The queue that comes with opkit; an object that implements the queue protocol may stand in its place."""
 
@@ -142,8 +155,8 @@ class FinalizerSettings(_Group):
     auto_detach: bool = True
     """Remove a finalizer from the object right after its handler succeeded."""
 
-    on_leave: str = "detach"
-    """What becomes of our finalizers on an object that leaves the last selector: `detach`, `finalize`, `keep`."""
+    on_leave: OnLeave = OnLeave.DETACH
+    """What becomes of our finalizers on an object that leaves the last selector. The words may be given as text."""
 
 
 @dataclasses.dataclass

@@ -36,6 +36,8 @@ _LOOK = 0.05
 
 _STRATEGIES = [strategy.value for strategy in ReconcileStrategy]
 
+_FORMATS = [log_format.value for log_format in LogFormat]
+
 _NOT_DUE = frozenset({Trigger.RESYNC, Trigger.REQUEUE})
 
 
@@ -45,7 +47,7 @@ def _logging_options(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("-v", "--verbose", is_flag=True, help="Log at debug level.")
     @click.option("-d", "--debug", is_flag=True, help="Also log what libraries say, and show tracebacks.")
     @click.option("-q", "--quiet", is_flag=True, help="Log only warnings and errors.")
-    @click.option("--log-format", type=click.Choice([one.value for one in LogFormat]), default="full", show_default=True)
+    @click.option("--log-format", type=click.Choice(_FORMATS), default="full", show_default=True)
     @click.option("--log-prefix/--no-log-prefix", default=None, help="Put [namespace/name] before messages.")
     @click.option("--log-refkey", help="Key of the object's reference in JSON logs.  [default: object]")
     @functools.wraps(function)

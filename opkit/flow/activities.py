@@ -31,6 +31,8 @@ class StartupError(OpkitError):
 async def call(handler: Handler, arguments: Mapping[str, Any]) -> Any:
     """Call an activity's function with what it asks for; a plain one runs in a thread."""
     wanted = dict(arguments) if handler.takes_all else {name: arguments[name] for name in handler.arguments}
+    if handler.object_argument is not None:
+        wanted[handler.object_argument] = arguments[handler.object_argument]
     function = handler.resolve()
     if handler.is_async:
         return await function(**wanted)

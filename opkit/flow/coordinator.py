@@ -82,6 +82,7 @@ class Coordinator:
         self._most_running = 0
         self._discarded = 0
         self._awake = False
+        self._gated = False
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
@@ -127,7 +128,7 @@ class Coordinator:
     def _pump(self) -> None:
         """Start all that can start now, and set the timer for what comes next."""
         self._awake = False
-        if self._stopped:
+        if self._stopped or self._gated:
             return
         now = self._clock.now()
         while len(self._running) < self._limit:
@@ -216,6 +217,12 @@ class Coordinator:
         """When the next request is due that is not to be ignored, held ones included."""
         dues = (request.due for lane in self._lanes for request in lane.queue.waiting() if not ignore(request))
         return min(dues, default=None)
+
+    def set_gate(self, closed: bool) -> None:
+        """Close the gate: requests are taken and merged, and nothing starts until it is opened again."""
+        self._gated = closed
+        if not closed:
+            self.wake()
 
     def suspend(self) -> None:
         """

@@ -10,10 +10,13 @@ lane of its own, which goes first: what it is told never mixes with requests of 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
-from opkit.cluster.body import Raw, is_deleting, metadata
-from opkit.cluster.resource import Resource
-from opkit.cluster.selector import LabelSelector
+from opkit.cluster.body import Body, Raw, identity, is_deleting, metadata
+from opkit.cluster.resource import Resource, ResourceSelector
+from opkit.cluster.selector import FieldSelector
+from opkit.errors import ApiError
 from opkit.flow.access import ClusterAccess
 from opkit.flow.coordinator import Coordinator, Lane
 from opkit.flow.events import check as check_event
@@ -30,10 +33,14 @@ from opkit.flow.results import Policy, Results, logger
 from opkit.flow.runtime import Runtime
 from opkit.flow.sieve import Sieve
 from opkit.flow.store import Change, ChangeType, Store
+from opkit.flow.view import View
 from opkit.plan.plan import Controller
 from opkit.results import seconds
 from opkit.settings import QueueStrategy
 from opkit.triggers import DeleteReason, Trigger
+
+if TYPE_CHECKING:
+    from opkit.flow.secondary import Dependents
 
 # Times that a failed delete handler is called again: it is told for information (semantics: 9).
 _DELETE_RETRIES = 2
@@ -61,15 +68,17 @@ class Shared:
 class Pipeline:
     """One controller at work."""
 
-    def __init__(self, controller: Controller, shared: Shared, store: Store) -> None:
+    def __init__(self, controller: Controller, shared: Shared, store: Store, view: View) -> None:
         self.name = controller.name
+        self.logger = logger
         self.controller = controller
         self.store = store
         self._shared = shared
         self._runtime = runtime = shared.runtime
         settings = runtime.settings
         self.identity = f"{controller.name}@{shared.resource}"
-        self._selector = LabelSelector.parse(controller.label_selector) if controller.label_selector else None
+        self.view = view
+        self._dependents: list[Dependents] = []
         self.sieve = Sieve(
             controller=self.identity,
             filters=controller.filters,
@@ -110,7 +119,7 @@ class Pipeline:
             finalizers=self._shared.finalizers,
             wants=self.sieve.wants,
             read=self.store.get,
-            matches=self._matches,
+            matches=self.view.matches,
             make_run=self._make_run,
             send_patch=self.results.send_patch,
             invoker=self._runtime.invoker,
@@ -119,27 +128,31 @@ class Pipeline:
             on_call=self._on_call,
         )
 
-    def _matches(self, raw: Raw) -> bool:
-        return self._selector is None or self._selector.matches(metadata(raw).get("labels"))
-
     # Changes come in.
 
     def offer(self, change: Change) -> None:
-        """Judge a change, and act on it: a request, a goodbye, or nothing."""
-        verdict = self.sieve.judge(change)
+        """Judge a change of the store, and act on it: a request, a goodbye, or nothing."""
+        seen = self.view.of(change)
+        if seen is None:
+            return
+        verdict = self.sieve.judge(seen)
         self._shared.journal.note(
-            change.uid, "event", change.type, self.name, verdict.accepted, verdict.by or "every filter"
+            seen.uid, "event", seen.type, self.name, verdict.accepted, verdict.by or "every filter"
         )
-        if change.type is ChangeType.DELETED:
-            self._end(change)
+        if seen.type is ChangeType.DELETED:
+            self._end(seen)
         if not verdict.accepted:
-            self._runtime.onlooker.on_refusal(
-                Refusal(_WIRE[change.type], verdict.by, self.name, self._shared.resource, change.uid, change.body)
+            self.refuse(
+                Refusal(_WIRE[seen.type], verdict.by, self.name, self._shared.resource, seen.uid, seen.body)
             )
-        elif change.type is ChangeType.DELETED:
-            self._say_goodbye(change)
+        elif seen.type is ChangeType.DELETED:
+            self._say_goodbye(seen)
         else:
-            self._accept(change)
+            self._accept(seen)
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Tell that a change was refused."""
+        self._runtime.onlooker.on_refusal(refusal)
 
     def _accept(self, change: Change) -> None:
         triggers = _ADDED if change.type is ChangeType.ADDED else _MODIFIED
@@ -151,7 +164,11 @@ class Pipeline:
         if change.old is not None:
             self._watch_for_loops(change, change.old)
         generation = metadata(change.body).get("generation")
-        self.add(Request(change.uid, self._runtime.clock.now(), triggers, generation=generation, body=change.body))
+        request = Request(
+            change.uid, self._runtime.clock.now(), triggers, generation=generation, body=change.body
+        )
+        if not self.add(request):
+            self.store.unsee(change)
 
     def add(self, request: Request) -> bool:
         """Hand a request to the coordinator; whether it was accepted."""
@@ -189,12 +206,16 @@ class Pipeline:
     def _say_goodbye(self, change: Change) -> None:
         if self.controller.delete is None:
             return
-        self._reasons[change.uid] = DeleteReason.UNKNOWN if change.final_state_unknown else DeleteReason.DELETED
+        self._reasons[change.uid] = (
+            DeleteReason.LEFT_SELECTOR if change.left
+            else DeleteReason.UNKNOWN if change.final_state_unknown
+            else DeleteReason.DELETED
+        )  # fmt: skip
         request = Request(change.uid, self._runtime.clock.now(), _MODIFIED, body=change.body)
         self._shared.coordinator.add(self._goodbyes, request)
 
     async def _serve_delete(self, request: Request) -> Request | None:
-        report = await self._reconciler.run_delete(request, self._reasons[request.key])
+        report = await self._reconciler.run_delete(request, await self._reason(request))
         self._note_run(request, report)
         if report.outcome is Outcome.FAILURE and request.attempt <= _DELETE_RETRIES:
             delay = self.results_delay(request.attempt)
@@ -207,6 +228,26 @@ class Pipeline:
         if request.key not in self.store:
             self._shared.memos.pop(request.key, None)
         return None
+
+    async def _reason(self, request: Request) -> DeleteReason:
+        """
+        Why the object is gone for this controller.
+
+        The server tells a watch with a selector nothing but that: whether the object lives on has to be asked for.
+        """
+        reason = self._reasons[request.key]
+        if reason is DeleteReason.LEFT_SELECTOR or not self.view.may_leave_unseen or request.body is None:
+            return reason
+        meta = metadata(request.body)
+        try:
+            raw = await self._runtime.writes.cluster.get(
+                self._shared.resource, meta["name"], meta.get("namespace")
+            )
+        except ApiError:
+            return reason
+        if identity(raw) == request.key:
+            self._reasons[request.key] = DeleteReason.LEFT_SELECTOR
+        return self._reasons[request.key]
 
     def results_delay(self, failures: int) -> float:
         """The retry policy's delay after so many failures."""
@@ -254,6 +295,7 @@ class Pipeline:
             requeue=self._requeue,
             post=self._post,
             memo=lambda: self._memo(request.key),
+            secondary=self._secondary if self._dependents else None,
             reason=reason,
         )
 
@@ -272,6 +314,49 @@ class Pipeline:
             handled=(self._shared.resource, run.raw),
         )
 
+    def attach(self, dependents: Dependents) -> None:
+        """Let handlers ask for these secondary objects."""
+        self._dependents.append(dependents)
+
+    def detach(self, resource: Resource) -> None:
+        """These secondary objects are not watched any more."""
+        self._dependents = [one for one in self._dependents if one.resource != resource]
+
+    def _secondary(self, run: Run) -> Callable[[str], list[Body]]:
+        def secondary(resource: str) -> list[Body]:
+            selector = ResourceSelector.parse(resource)
+            found = [one for one in self._dependents if selector.select([one.resource])]
+            if not found:
+                watched = ", ".join(sorted(str(one.resource.plural) for one in self._dependents))
+                raise LookupError(f"{self.name} does not watch {resource!r} as secondary; it watches: {watched}")
+            bodies = {
+                str(body.uid): body for one in found for body in self._runtime.in_loop(one.of, run.raw)
+            }
+            return list(bodies.values())
+
+        return secondary
+
+    def wants(self, raw: Raw) -> bool:
+        """Whether this controller is for an object that may not be in its store."""
+        controller = self.controller
+        if controller.field_selector and not FieldSelector.parse(controller.field_selector).matches(raw):
+            return False
+        return self.view.matches(raw)
+
+    @staticmethod
+    def object_arguments(raw: Raw, resource: Resource) -> dict[str, Any]:
+        """What functions that are called for an object, without a run, may ask for about it."""
+        body = Body.of(raw)
+        return {
+            "body": body, "spec": body.spec, "meta": body.metadata, "status": body.status, "name": body.name,
+            "namespace": body.namespace, "uid": body.uid, "labels": body.labels, "annotations": body.annotations,
+            "resource": resource,
+        }  # fmt: skip
+
+    def finalize(self, raw: Raw, request: Request) -> Awaitable[Report]:
+        """Run the finalizers that stand on an object, and take them off."""
+        return self._reconciler.finalize(raw, request)
+
     def _requeue(self, run: Run) -> Requeue:
         def requeue(after: float = 0, name: str | None = None, namespace: str | None = None) -> bool:
             wait = seconds(after, "requeue(after=...)") or 0.0
@@ -285,7 +370,7 @@ class Pipeline:
     def schedule(self, uid: str, after: float, trigger: Trigger) -> bool:
         """Ask for a run of a known object; `False` if it is not known or the queue is closed."""
         raw = self.store.get(uid)
-        if raw is None:
+        if raw is None or not self.view.matches(raw):
             return False
         due = self._runtime.clock.now() + after
         generation = metadata(raw).get("generation")

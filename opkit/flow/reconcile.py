@@ -85,7 +85,7 @@ class Reconciler:
                 except ApiError as error:
                     return _refused(f"attaching {', '.join(missing)}", error)
         if is_deleting(raw):
-            return await self._finalize(raw, request)
+            return await self.finalize(raw, request)
         return await self._call(self._steps.reconcile, self._make_run(raw, request, None), self._steps.timeout)
 
     async def run_delete(self, request: Request, reason: DeleteReason) -> Report:
@@ -96,7 +96,7 @@ class Reconciler:
 
     # Finalizers.
 
-    async def _finalize(self, raw: Raw, request: Request) -> Report:
+    async def finalize(self, raw: Raw, request: Request) -> Report:
         """Run ours one after the other, each taken off right after it succeeded."""
         report = skipped("being deleted, and nothing of ours stands on it")
         for finalizer in self._finalizers.of(raw):

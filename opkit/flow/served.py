@@ -2,7 +2,8 @@
 Served: one resource of the server, with the rooms of all its controllers.
 
 Takes batches of streams and the beginnings and ends of own writes; hands the changes that follow from them to the
-pipelines. One store for each selector, one coordinator, one journal. Never opens a stream itself.
+pipelines, and to those for whom its objects are secondary. One store for each watch, one coordinator, one journal.
+Never opens a stream itself.
 """
 
 from __future__ import annotations
@@ -13,22 +14,29 @@ from typing import Any
 from opkit.cluster.body import Raw, identity, reference
 from opkit.cluster.protocol import Batch, WatchScope
 from opkit.cluster.resource import Resource
+from opkit.cluster.selector import LabelSelector
 from opkit.flow.coordinator import Coordinator
 from opkit.flow.finalizers import Finalizers
 from opkit.flow.journal import Journal
+from opkit.flow.leaving import Leaving
 from opkit.flow.pipeline import Pipeline, Shared
 from opkit.flow.requests import Request
 from opkit.flow.runtime import Runtime
+from opkit.flow.secondary import Dependents
 from opkit.flow.store import Change, ChangeType, Store
-from opkit.plan.plan import ResourcePlan
+from opkit.flow.view import View
+from opkit.plan.plan import Controller, ResourcePlan
+from opkit.settings import OnLeave, WatchStrategy
 from opkit.triggers import Trigger
 
 Selector = tuple[str | None, str | None]
 """The label selector and the field selector of a watch."""
 
+EVERYTHING: Selector = (None, None)
+
 
 class Served:
-    """A resource that is served by the operator."""
+    """A resource that is served by the operator, as primary, as secondary, or as both."""
 
     def __init__(self, resource: Resource, plans: Iterable[ResourcePlan], runtime: Runtime) -> None:
         plans = list(plans)
@@ -45,18 +53,65 @@ class Served:
         )
         declared = [finalizer for plan in plans for finalizer in plan.finalizers]
         self.finalizers = Finalizers(resource, declared, runtime.writes)
-        shared = Shared(resource, runtime, self.coordinator, self.finalizers, self.journal, {})
-        self._memos = shared.memos
+        self._shared = Shared(resource, runtime, self.coordinator, self.finalizers, self.journal, {})
         self.stores: dict[Selector, Store] = {}
         self.pipelines: list[Pipeline] = []
         self._readers: dict[Selector, list[Pipeline]] = {}
-        for plan in plans:
-            for controller in plan.controllers:
-                selector = (controller.label_selector, controller.field_selector)
-                store = self.stores.setdefault(selector, Store(settings.watch.keep_managed_fields))
-                pipeline = Pipeline(controller, shared, store)
-                self.pipelines.append(pipeline)
-                self._readers.setdefault(selector, []).append(pipeline)
+        self._dependents: list[Dependents] = []
+        controllers = [controller for plan in plans for controller in plan.controllers]
+        for controller in controllers:
+            self._add_pipeline(controller, alone=len(controllers) == 1)
+        # An object can only leave where every controller looks at a part of them.
+        narrowed = all(controller.label_selector or controller.field_selector for controller in controllers)
+        self._leaving = self._make_leaving() if declared and controllers and narrowed else None
+        self._swept: set[str | None] = set()
+
+    def _add_pipeline(self, controller: Controller, alone: bool) -> None:
+        selector = self._watch_of(controller, alone)
+        labels = LabelSelector.parse(controller.label_selector) if controller.label_selector else None
+        view = View(
+            labels,
+            by_server=selector != EVERYTHING,
+            fields=controller.field_selector is not None,
+            keeps=self._keeps,
+        )
+        pipeline = Pipeline(controller, self._shared, self._store(selector), view)
+        self.pipelines.append(pipeline)
+        self._readers.setdefault(selector, []).append(pipeline)
+
+    def _watch_of(self, controller: Controller, alone: bool) -> Selector:
+        """The watch that serves a controller (semantics: 3)."""
+        if controller.field_selector is not None:
+            return (None, controller.field_selector)
+        settings = self._runtime.settings
+        shared = settings.watch.strategy is WatchStrategy.SHARED and not alone
+        watched_on = settings.finalizers.on_leave == OnLeave.KEEP and bool(self.finalizers.declared)
+        return EVERYTHING if shared or watched_on else (controller.label_selector, None)
+
+    def _store(self, selector: Selector) -> Store:
+        return self.stores.setdefault(selector, Store(self._runtime.settings.watch.keep_managed_fields))
+
+    def _keeps(self, raw: Raw) -> bool:
+        return self._runtime.settings.finalizers.on_leave == OnLeave.KEEP and bool(self.finalizers.of(raw))
+
+    def _make_leaving(self) -> Leaving:
+        return Leaving(
+            resource=self.resource,
+            runtime=self._runtime,
+            finalizers=self.finalizers,
+            coordinator=self.coordinator,
+            is_wanted=lambda raw: any(pipeline.wants(raw) for pipeline in self.pipelines),
+            finalize=self.pipelines[0].finalize,
+        )
+
+    def watch_everything(self) -> Store:
+        """Also watch this resource without any selector, for those who need all of its objects."""
+        return self._store(EVERYTHING)
+
+    def add_dependents(self, dependents: Dependents) -> None:
+        """Tell somebody, for whom its objects are secondary, what changes."""
+        self._dependents.append(dependents)
+        dependents.adopt()
 
     def scopes(self, namespaces: Iterable[str | None]) -> Iterator[WatchScope]:
         """The watches that serve this resource in these namespaces."""
@@ -72,17 +127,38 @@ class Served:
         selector = (scope.label_selector, scope.field_selector)
         self._offer(selector, self.stores[selector].apply(scope.namespace, batch))
 
+    def listed(self, scope: WatchScope) -> None:
+        """A scope has been listed completely."""
+        if self._leaving is not None and scope.namespace not in self._swept:
+            self._swept.add(scope.namespace)
+            self._leaving.sweep(scope.namespace)
+
     def drop(self, scope: WatchScope) -> None:
         """A scope is not served any more: its objects count as deleted."""
         selector = (scope.label_selector, scope.field_selector)
         self._offer(selector, self.stores[selector].drop(scope.namespace))
 
     def _offer(self, selector: Selector, changes: list[Change]) -> None:
+        readers = self._readers.get(selector, ())
+        dependents = self._dependents if selector == EVERYTHING else ()
         for change in changes:
-            for pipeline in self._readers[selector]:
+            for pipeline in readers:
                 pipeline.offer(change)
+            for one in dependents:
+                one.offer(change)
+            if readers and self._leaving is not None and change.type is not ChangeType.ADDED:
+                self._see_leaving(change, readers)
             if change.type is ChangeType.DELETED:
                 self._forget(change.uid, reference(change.body))
+
+    def _see_leaving(self, change: Change, readers: Iterable[Pipeline]) -> None:
+        """Notice objects that may have left the last selector with our finalizers on them."""
+        assert self._leaving is not None
+        if change.type is ChangeType.DELETED:
+            if any(pipeline.view.may_leave_unseen for pipeline in readers):
+                self._leaving.note(change.body)
+        elif not any(pipeline.wants(change.body) for pipeline in self.pipelines):
+            self._leaving.note(change.body)
 
     def _forget(self, uid: str, name: str) -> None:
         """Nothing of an object that no store knows any more is kept, but what explains its end."""
@@ -91,7 +167,7 @@ class Served:
         self.finalizers.forget(uid)
         self.journal.close(uid, name)
         if not any(pipeline.controller.delete for pipeline in self.pipelines):
-            self._memos.pop(uid, None)  # else the delete handler is still to see it
+            self._shared.memos.pop(uid, None)  # else the delete handler is still to see it
 
     # From own writes.
 

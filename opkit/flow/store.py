@@ -40,11 +40,13 @@ class Change:
     body: Raw
     """The new body; of a deletion, the last known one."""
     old: Raw | None = None
-    """The body before an update."""
+    """The body before an update or a deletion."""
     final_state_unknown: bool = False
     """A deletion that nobody reported: the object was missing in a complete list."""
     origin: str | None = None
     """Who wrote it, if it is the echo of a write of this operator: a controller, or `EVERYONE` for opkit itself."""
+    left: bool = False
+    """A deletion only for one controller: the object lives on, and does not match its selector any more."""
 
 
 EVERYONE = "*"
@@ -191,6 +193,8 @@ class Store:
     ) -> None:
         """Take an event of an object while events of own writes of it are still on their way."""
         own = self._own[uid]
+        if not own.expected:
+            del self._own[uid]  # nothing of ours: what came last was to be taken for unseen
         for position, (expected, origin) in enumerate(own.expected):
             if expected == version:
                 del own.expected[: position + 1]
@@ -198,7 +202,7 @@ class Store:
                     del self._own[uid]
                 changes.append(Change(ChangeType.UPDATED, uid, raw, seen, origin=origin))
                 return
-        if relisted:
+        if relisted and own.expected:
             # A list shows the state after our writes, whose own events will not come any more.
             del self._own[uid]
             origins = {origin for _, origin in own.expected}
@@ -222,18 +226,18 @@ class Store:
         changes.append(Change(ChangeType.ADDED, uid, raw, origin=origin))
 
     def _delete(self, scope: Scope, uid: str, raw: Raw, changes: list[Change]) -> None:
-        if uid in self._seen:
+        if (seen := self._seen.get(uid)) is not None:
             self._forget(uid)
-            changes.append(Change(ChangeType.DELETED, uid, raw))
+            changes.append(Change(ChangeType.DELETED, uid, raw, seen))
         elif uid in self._born:
             del self._born[uid]
 
     def _vanish(self, uid: str) -> Change | None:
-        body = self.get(uid)
+        body, seen = self.get(uid), self._seen.get(uid)
         if body is None:
             return None
         self._forget(uid)
-        return Change(ChangeType.DELETED, uid, body, final_state_unknown=True)
+        return Change(ChangeType.DELETED, uid, body, seen, final_state_unknown=True)
 
     def _forget(self, uid: str) -> None:
         raw = self._seen.pop(uid)
@@ -246,6 +250,16 @@ class Store:
             for members in (self._members.get(scope), self._listing.get(scope)):
                 if members is not None:
                     members.discard(uid)
+
+    def unsee(self, change: Change) -> None:
+        """
+        Take an update for unseen: readers get the new body, but what comes next is compared with the old one.
+
+        So a later event, or a list that shows the same version again, brings the change back.
+        """
+        if change.type is ChangeType.UPDATED and change.old is not None and self._seen.get(change.uid) is change.body:
+            self._seen[change.uid] = change.old
+            self._own.setdefault(change.uid, _OwnWrites(change.body, []))
 
     # From the operator's own writes.
 

@@ -68,6 +68,8 @@ class StreamStatistics:
     """When something came last: an event, a bookmark, or the connection itself."""
     failures: int
     """In a row, up to now."""
+    pausing: bool
+    """It waits before it connects again."""
     lists: int
     watches: int
 
@@ -90,7 +92,7 @@ class Stream:
         random: random.Random,
         settings: WatchSettings,
         sink: Callable[[Batch], None],
-        on_listed: Callable[[], None] = lambda: None,
+        on_progress: Callable[[], None] = lambda: None,
     ) -> None:
         self.scope = scope
         self._cluster = cluster
@@ -98,13 +100,14 @@ class Stream:
         self._random = random
         self._settings = settings
         self._sink = sink
-        self._on_listed = on_listed
+        self._on_progress = on_progress
         self._version: str | None = None
         self._listed = False
         self._last_sign = clock.now()
         self._failures = 0
         self._empty = 0
         self._just_listed = False
+        self._pausing = False
         self._reported: int | None = None
         self._lists = 0
         self._watches = 0
@@ -146,7 +149,7 @@ class Stream:
                 self._version = None
             else:
                 self._listed = True
-                self._on_listed()
+                self._on_progress()
             return False
         if batch:
             self._remember_version(batch)
@@ -185,6 +188,7 @@ class Stream:
         elif self._failures >= _RELIST_AFTER:
             self._version = None
         self._report(error)
+        self._on_progress()
         await self._pause(error.retry_after)
 
     def _report(self, error: ApiError) -> None:
@@ -202,7 +206,11 @@ class Stream:
 
     async def _pause(self, at_least: float | None = None) -> None:
         wait = backoff(self._failures, self._settings.reconnect_backoff, self._random.random())
-        await self._clock.sleep(max(wait, at_least or 0.0))
+        self._pausing = True
+        try:
+            await self._clock.sleep(max(wait, at_least or 0.0))
+        finally:
+            self._pausing = False
 
     def statistics(self) -> StreamStatistics:
         return StreamStatistics(
@@ -210,6 +218,7 @@ class Stream:
             listed=self._listed,
             last_sign=self._last_sign,
             failures=self._failures,
+            pausing=self._pausing,
             lists=self._lists,
             watches=self._watches,
         )

@@ -15,10 +15,12 @@ from collections.abc import Callable, Iterable, Iterator
 from opkit.cluster.protocol import Topology, WatchScope
 from opkit.cluster.resource import Resource, ResourceSelector
 from opkit.errors import ApiError
+from opkit.flow.links import links_of
+from opkit.flow.polling import Poller
 from opkit.flow.runtime import Runtime
 from opkit.flow.served import Served
 from opkit.flow.stream import Stream, backoff
-from opkit.plan.plan import Plan, ResourcePlan
+from opkit.plan.plan import Plan, Poll
 
 logger = logging.getLogger("opkit.watches")
 
@@ -43,6 +45,9 @@ class Watches:
         self._on_progress = on_progress
         self._served: dict[Resource, Served] = {}
         self._running: dict[WatchScope, _Running] = {}
+        self._links: set[tuple[Resource, str, Resource, object]] = set()
+        self._sources: dict[Resource, set[Resource]] = {}
+        self._polls: dict[tuple[Resource, Poll], tuple[Poller, asyncio.Task[None]]] = {}
         self._known = False
         self._reported = False
         self._failures = 0
@@ -64,7 +69,8 @@ class Watches:
 
     def dead(self) -> list[str]:
         """Streams that have ended by themselves."""
-        return [f"stream of {scope}" for scope, running in self._running.items() if running.task.done()]
+        streams = [f"stream of {scope}" for scope, running in self._running.items() if running.task.done()]
+        return streams + [f"poll {poller.name}" for poller, task in self._polls.values() if task.done()]
 
     @property
     def listed(self) -> bool:
@@ -97,7 +103,7 @@ class Watches:
         logger.warning("The API server can't be asked what it serves: %s. It is tried again until it answers.", error)
 
     async def _follow(self) -> None:
-        selectors = frozenset(plan.resource for plan in self._plan.resources)
+        selectors = frozenset(self._plan.named_resources())
         cluster = self._runtime.writes.cluster
         async for topology in cluster.topology(selectors, self._namespaces, self._clusterwide):
             await self._adjust(topology)
@@ -109,29 +115,66 @@ class Watches:
     async def _adjust(self, topology: Topology) -> None:
         """Make the streams those of the topology: first end, then start."""
         self._replace_changed(topology.resources)
+        for resource in topology.resources:
+            self._serve(resource)
+        self._relate(topology.resources)
         wanted = {
-            scope: served
+            scope: self._served[resource]
             for resource in topology.resources
-            if (served := self._serve(resource)) is not None
-            for scope in served.scopes(topology.namespaces)
+            for scope in self._served[resource].scopes(topology.namespaces)
         }
         await self.stop([scope for scope in self._running if scope not in wanted])
         for scope, served in wanted.items():
             if scope not in self._running:
                 self._start(scope, served)
+        self._open_gates()
+        self._start_polls(topology.resources)
 
-    def _serve(self, resource: Resource) -> Served | None:
-        """The rooms of a resource, made when it is first served."""
-        served = self._served.get(resource)
-        if served is None and (plans := self._plans_of(resource)):
-            served = self._served[resource] = Served(resource, plans, self._runtime)
+    def _serve(self, resource: Resource) -> None:
+        """Make the rooms of a resource when it is first served."""
+        if resource not in self._served:
+            plans = [plan for plan in self._plan.resources if plan.resource.select([resource])]
+            self._served[resource] = Served(resource, plans, self._runtime)
             logger.debug("Serving %s.", resource)
-        return served
 
-    def _plans_of(self, resource: Resource) -> list[ResourcePlan]:
-        # A selector that another resource satisfies better was already judged by the cluster: it names this one
-        # only if its words do.
-        return [plan for plan in self._plan.resources if plan.resource.select([resource])]
+    def _relate(self, resources: frozenset[Resource]) -> None:
+        """Connect primary resources with their secondary ones, as far as both are served."""
+        for primary in resources:
+            for link in links_of(self._plan, primary, self._served[primary].pipelines, resources):
+                key = (primary, link.pipeline.name, link.secondary, link.what)
+                if key not in self._links:
+                    self._links.add(key)
+                    link.connect(self._served[link.secondary], self._runtime)
+                    self._sources.setdefault(primary, set()).add(link.secondary)
+
+    def _open_gates(self) -> None:
+        """
+        Let controllers start whose secondary objects are known, so that their first runs see all of them.
+
+        One that can't be listed holds nothing up: that is told where it fails.
+        """
+        waiting = {
+            scope.resource
+            for scope, running in self._running.items()
+            if not running.stream.statistics().listed and not running.stream.statistics().failures
+        }
+        for primary, sources in self._sources.items():
+            if primary in self._served:
+                self._served[primary].coordinator.set_gate(bool(sources & waiting))
+
+    def _start_polls(self, resources: frozenset[Resource]) -> None:
+        for resource in resources:
+            served = self._served[resource]
+            for plan in self._plan.resources:
+                if plan.resource.select([resource]):
+                    for poll in plan.polls:
+                        if (resource, poll) not in self._polls:
+                            poller = Poller(poll, served, self._runtime)
+                            task = self._runtime.loop.create_task(poller.run(), name=f"poll {poller.name}")
+                            self._polls[resource, poll] = (poller, task)
+
+    def pollers(self) -> Iterable[Poller]:
+        return [poller for poller, _ in self._polls.values()]
 
     def _replace_changed(self, resources: Iterable[Resource]) -> None:
         """A definition that came back in another shape is another resource."""
@@ -140,7 +183,18 @@ class Watches:
             if served is not None and _shape(served.resource) != _shape(resource):
                 self._end(scope for scope in list(self._running) if scope.resource == resource)
                 served.coordinator.close()
-                del self._served[resource]
+                self._forget(resource)
+
+    def _forget(self, resource: Resource) -> None:
+        """Take a resource's rooms down, with all that connects them to others."""
+        del self._served[resource]
+        self._sources.pop(resource, None)
+        self._links = {link for link in self._links if resource not in (link[0], link[2])}
+        for served in self._served.values():
+            for pipeline in served.pipelines:
+                pipeline.detach(resource)
+        for key in [key for key in self._polls if key[0] == resource]:
+            self._polls.pop(key)[1].cancel()
 
     def _start(self, scope: WatchScope, served: Served) -> None:
         runtime = self._runtime
@@ -151,10 +205,17 @@ class Watches:
             random=runtime.random,
             settings=runtime.settings.watch,
             sink=lambda batch: served.apply(scope, batch),
-            on_listed=self._on_progress,
+            on_progress=lambda: self._progress(scope, served, stream),
         )
         task = runtime.loop.create_task(stream.run(), name=f"stream of {scope}")
         self._running[scope] = _Running(stream, task)
+
+    def _progress(self, scope: WatchScope, served: Served, stream: Stream) -> None:
+        """A stream has listed everything, or has failed."""
+        if stream.statistics().listed:
+            served.listed(scope)
+        self._open_gates()
+        self._on_progress()
 
     def _end(self, scopes: Iterable[WatchScope]) -> list[asyncio.Task[None]]:
         ended = []
@@ -175,7 +236,9 @@ class Watches:
     async def close(self) -> None:
         """End all streams, without taking what they showed for deleted: it is only we who go."""
         tasks = [running.task for running in self._running.values()]
+        tasks += [task for _, task in self._polls.values()]
         self._running.clear()
+        self._polls.clear()
         for task in tasks:
             task.cancel()
         if tasks:

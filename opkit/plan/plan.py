@@ -137,6 +137,14 @@ class Plan:
     logins: tuple[Handler, ...] = ()
     probes: tuple[tuple[str, Handler], ...] = ()
 
+    def named_resources(self) -> Iterator[ResourceSelector]:
+        """All resources that are watched, as the author names them: primary and secondary ones."""
+        for plan in self.resources:
+            yield plan.resource
+            for controller in plan.controllers:
+                yield from controller.owns
+            yield from (secondary.resource for secondary in plan.secondaries)
+
     def handlers(self) -> Iterator[Handler]:
         """All functions that are called for objects."""
         for plan in self.resources:

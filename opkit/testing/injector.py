@@ -229,7 +229,7 @@ class FakeEventInjector:
     def _is_busy(self, process: Process) -> bool:
         operator = process.operator
         statistics = operator.statistics()
-        streaming = statistics.listed and all(not stream.failures for stream in statistics.streams)
+        streaming = statistics.listed and not any(stream.pausing for stream in statistics.streams)
         silent = any(stream.is_silent for stream in self._faults.streams())
         return (
             not streaming or silent or bool(statistics.running) or operator.next_due(ignoring=_RESYNC) is not None

@@ -1,0 +1,237 @@
+"""Secondary resources: owned ones, mapped ones, and what handlers see of them."""
+
+import pytest
+
+import opkit
+
+PRIMARY = ("example.com", "v1", "webs")
+DEPLOYMENTS = ("apps", "v1", "deployments")
+
+
+@pytest.fixture
+def registry():
+    return opkit.Registry()
+
+
+def deployment(name, replicas=1):
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"a": "b"}},
+            "template": {
+                "metadata": {"labels": {"a": "b"}},
+                "spec": {"containers": [{"name": "c", "image": "i"}]},
+            },
+        },
+    }
+
+
+@pytest.fixture
+def owning(registry):
+    """An operator that keeps a Deployment for each object, as it was read from `secondary`."""
+    seen = []
+
+    @opkit.reconcile(*PRIMARY, owns=[DEPLOYMENTS], registry=registry)
+    async def reconcile(web, spec, cluster, secondary):
+        seen.append([child.spec["replicas"] for child in secondary("deployments")])
+        await cluster.apply(deployment(web.name, spec.get("replicas", 1)), owner=web, force=True)
+
+    return seen
+
+
+def test_a_child_changed_by_hand_is_repaired_once(event_injector, registry, owning):
+    """Drift of an owned object leads to one run of its owner, which repairs it."""
+    op = event_injector(registry)
+    op.add("webs", "a", spec={"replicas": 2})
+    op.settle()
+    before = len(op.calls())
+    op.modify(("deployments", "a"), {"spec": {"replicas": 9}})
+    op.settle()
+    assert op.get("deployments", "a").spec["replicas"] == 2
+    assert len(op.calls()) == before + 1
+    assert op.calls()[-1].trigger == {opkit.Trigger.SECONDARY}
+
+
+def test_an_unrelated_object_causes_nothing(event_injector, registry, owning):
+    """Objects of the secondary resource that belong to nobody lead to no run."""
+    op = event_injector(registry)
+    op.add("webs", "a", spec={})
+    op.settle()
+    before = len(op.calls())
+    body = deployment("other")
+    op.add("deployments", "other", spec=body["spec"])
+    op.modify(("deployments", "other"), {"spec": {"replicas": 5}})
+    op.settle()
+    assert len(op.calls()) == before
+
+
+def test_a_handlers_own_writes_of_its_children_cause_no_run(event_injector, registry, owning):
+    """Creating and updating an own child is an echo, not an event."""
+    op = event_injector(registry)
+    web = op.add("webs", "a", spec={"replicas": 1})
+    op.settle()
+    op.modify(web, {"spec": {"replicas": 3}})
+    op.settle()
+    assert len(op.calls()) == 2
+    assert {one.by for one in op.refused()} == {"write-echo"}
+
+
+def test_a_deleted_child_is_made_again(event_injector, registry, owning):
+    """The end of an owned object leads to a run of its owner."""
+    op = event_injector(registry)
+    op.add("webs", "a", spec={})
+    op.settle()
+    op.delete(("deployments", "a"))
+    op.settle()
+    assert op.exists("deployments", "a")
+
+
+def test_the_first_run_sees_the_children_that_are_there(event_injector, registry, owning):
+    """After a restart, primaries wait until their secondary objects are listed."""
+    op = event_injector(registry)
+    op.add("webs", "a", spec={"replicas": 4})
+    op.settle()
+    owning.clear()
+    op.restart()
+    op.settle()
+    assert owning == [[4]]
+
+
+@pytest.mark.parametrize("is_controller", [True, False], ids=["controller", "plain-owner"])
+def test_any_owner_reference_counts(event_injector, registry, owning, is_controller):
+    """An owner reference leads back to the owner, whether it names the controller or not."""
+    op = event_injector(registry)
+    web = op.add("webs", "a", spec={})
+    op.settle()
+    before = len(op.calls())
+    reference = {"apiVersion": "example.com/v1", "kind": "Web", "name": "a", "uid": web.uid}
+    op.add(
+        "deployments", "extra", spec=deployment("extra")["spec"],
+        metadata={"ownerReferences": [{**reference, "controller": is_controller}]},
+    )  # fmt: skip
+    op.settle()
+    assert len(op.calls()) == before + 1
+
+
+def test_a_namesake_of_the_owner_is_not_the_owner(event_injector, registry, owning):
+    """Owner references count by UID: an object of the same name that came later is another one."""
+    op = event_injector(registry)
+    op.add("webs", "a", spec={})
+    op.settle()
+    before = len(op.calls())
+    reference = {"apiVersion": "example.com/v1", "kind": "Web", "name": "a", "uid": "somebody-else"}
+    op.add("deployments", "x", spec=deployment("x")["spec"], metadata={"ownerReferences": [reference]})
+    op.settle()
+    assert len(op.calls()) == before
+
+
+def mapping(registry, result, **filters):
+    @opkit.reconcile(*PRIMARY, registry=registry)
+    async def reconcile(name, secondary):
+        reconcile.seen[name] = [child.name for child in secondary("configmaps")]
+
+    reconcile.seen = {}
+
+    @opkit.secondary("v1", "configmaps", of=PRIMARY, registry=registry, **filters)
+    def mapper(body):
+        return result(body)
+
+    return reconcile
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        pytest.param(lambda body: None, set(), id="none"),
+        pytest.param(lambda body: "a", {"a"}, id="a-name"),
+        pytest.param(lambda body: ("default", "b"), {"b"}, id="a-pair"),
+        pytest.param(lambda body: ["a", ("default", "b")], {"a", "b"}, id="many"),
+        pytest.param(lambda body: (name for name in ["a", "b"]), {"a", "b"}, id="a-generator"),
+        pytest.param(lambda body: "not-there", set(), id="an-unknown-name"),
+    ],
+)
+def test_a_mapper_names_many_primaries_or_none(event_injector, registry, result, expected):
+    """What a mapper names is reconciled, and nothing else."""
+    mapping(registry, result)
+    op = event_injector(registry)
+    for name in ("a", "b", "c"):
+        op.add("webs", name)
+    op.settle()
+    before = len(op.calls())
+    op.add("configmaps", "cm", data={})
+    op.settle()
+    assert {call.name for call in op.calls()[before:]} == expected
+
+
+def test_a_mapper_is_asked_for_the_old_and_the_new_body(event_injector, registry):
+    """A secondary object that moves from one primary to another concerns both."""
+    handler = mapping(registry, lambda body: body["data"]["for"])
+    op = event_injector(registry)
+    for name in ("a", "b", "c"):
+        op.add("webs", name)
+    op.add("configmaps", "cm", data={"for": "a"})
+    op.settle()
+    before = len(op.calls())
+    op.modify(("configmaps", "cm"), {"data": {"for": "b"}})
+    op.settle()
+    assert {call.name for call in op.calls()[before:]} == {"a", "b"}
+    assert handler.seen == {"a": [], "b": ["cm"], "c": []}
+
+
+def test_secondary_filters_have_no_defaults(event_injector, registry):
+    """Every update of a secondary object passes, if its own filters don't refuse it."""
+    refuse = opkit.filter.update(lambda new, old: "quiet" not in new.labels)
+    mapping(registry, lambda body: "a", on_update=refuse)
+    op = event_injector(registry)
+    op.add("webs", "a")
+    op.add("configmaps", "cm", data={})
+    op.settle()
+    before = len(op.calls())
+    op.modify(("configmaps", "cm"), {"metadata": {"annotations": {"x": "y"}}})
+    op.settle()
+    assert len(op.calls()) == before + 1
+    op.modify(("configmaps", "cm"), {"metadata": {"labels": {"quiet": ""}}})
+    op.settle()
+    assert len(op.calls()) == before + 1
+
+
+def test_a_mapper_that_raises_harms_nobody(event_injector, registry, caplog):
+    """It is logged with the object's name, and the stream goes on."""
+    mapping(registry, lambda body: body["data"]["missing"])
+    op = event_injector(registry)
+    op.add("webs", "a")
+    op.add("configmaps", "cm", data={})
+    op.settle()
+    assert "cm" in caplog.text
+    assert len(op.calls()) == 1
+
+
+def test_one_watch_however_many_controllers(event_injector, registry):
+    """Two controllers that own Deployments share one watch of them."""
+    for number in (1, 2):
+
+        async def reconcile(name):
+            pass
+
+        opkit.reconcile(
+            *PRIMARY, controller=f"c{number}", label_selector=f"n!={number}", owns=[DEPLOYMENTS], registry=registry
+        )(reconcile)
+    op = event_injector(registry)
+    op.drain()
+    assert len(list(op._faults.streams("deployments"))) == 1
+
+
+def test_asking_for_what_is_not_watched_says_what_is(event_injector, registry):
+    """`secondary("pods")` without a watch of Pods is the author's mistake, and told as that."""
+
+    @opkit.reconcile(*PRIMARY, owns=[DEPLOYMENTS], registry=registry)
+    async def reconcile(secondary):
+        secondary("pods")
+
+    op = event_injector(registry)
+    op.add("webs", "a")
+    op.drain()
+    assert "does not watch 'pods' as secondary; it watches: deployments" in str(op.calls()[0].error)
