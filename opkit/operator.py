@@ -149,6 +149,19 @@ class Operator:
 
         return runtime.in_loop(schedule)
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether requests are accepted: everything is listed, and the operator does not stop."""
+        return not self._stop_called and self._watches is not None and self._watches.listed
+
+    def knows(self, resource: str | Collection[str], name: str, namespace: str | None = None) -> bool:
+        """Whether an object of this name is known. To be called in the loop's thread."""
+        words = (resource,) if isinstance(resource, str) else tuple(resource)
+        served = self._watches.find(ResourceSelector.parse(*words)) if self._watches is not None else None
+        if served is None or not served.pipelines:
+            return False
+        return served.find(name, namespace if served.resource.namespaced else None) is not None
+
     def explain(
         self, resource: str | Collection[str], name: str, namespace: str | None = None
     ) -> list[dict[str, Any]]:

@@ -9,18 +9,18 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import click
 
+from opkit import health
 from opkit.cli.failure import Failure, told_plainly
 from opkit.cli.loading import load
 from opkit.cli.logs import LogFormat, configure
 from opkit.cli.summary import Summary
-from opkit.clock import LoopClock
+from opkit.clock import Clock, LoopClock
 from opkit.errors import ApiError, CredentialsError
-from opkit.health import served
 from opkit.operator import Operator
 from opkit.settings import ReconcileStrategy, Settings
 from opkit.triggers import Trigger
@@ -33,6 +33,9 @@ _WAIT_FOR_RETRIES = 5.0
 # Nothing may be due for this long before it is called idle: events of the last writes are still on their way.
 _QUIET = 0.3
 _LOOK = 0.05
+
+Door = Callable[[Operator, str, Clock], contextlib.AbstractAsyncContextManager[int]]
+"""Serves something of an operator at an address, and gives the port."""
 
 _STRATEGIES = [strategy.value for strategy in ReconcileStrategy]
 
@@ -77,6 +80,8 @@ def _logging_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--strategy", type=click.Choice(_STRATEGIES), help="Which updates are worth a run.")
 @click.option("--parallel", type=click.IntRange(min=1), help="Runs at once, for each resource.")
 @click.option("-L", "--liveness", "liveness", metavar="URL", help="Serve the health, as http://0.0.0.0:8080/healthz.")
+@click.option("--trigger", "trigger", metavar="ADDRESS", help="Take triggers over HTTP, as on 127.0.0.1:8090.")
+@click.option("--trigger-token", metavar="FILE", help="A file with the bearer token for --trigger.")
 @click.option("--standalone", is_flag=True, hidden=True, help="As in kopf; opkit is always standalone so far.")
 @_logging_options
 def run(
@@ -91,6 +96,8 @@ def run(
     strategy: str | None,
     parallel: int | None,
     liveness: str | None,
+    trigger: str | None,
+    trigger_token: str | None,
     standalone: bool,
 ) -> int:
     """
@@ -106,6 +113,11 @@ def run(
         raise click.UsageError("--apply is for the embedded server: add --embedded, or use `kubectl apply -f`")
     if data and not embedded:
         raise click.UsageError("--data is for the embedded server: add --embedded")
+    doors: list[tuple[Door, str, str]] = []
+    if liveness is not None:
+        doors.append((health.served, liveness, "the health"))
+    if trigger is not None:
+        doors.append((functools.partial(_taking_triggers, token=_read_token(trigger_token)), trigger, "triggers"))
     settings = Settings()
     if strategy is not None:
         settings.reconcile.strategy = ReconcileStrategy(strategy)
@@ -118,7 +130,7 @@ def run(
     )  # fmt: skip
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         server = _embedded(applied, data) if embedded else None
-        status = runner.run(_run(operator, summary, server=server, liveness=liveness))
+        status = runner.run(_run(operator, summary, server=server, doors=doors))
         _leave_if_stuck(operator, status)
     return status
 
@@ -138,7 +150,7 @@ async def _run(
     summary: Summary | None,
     *,
     server: contextlib.AbstractAsyncContextManager[None] | None,
-    liveness: str | None,
+    doors: Sequence[tuple[Door, str, str]],
 ) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -146,8 +158,8 @@ async def _run(
     async with contextlib.AsyncExitStack() as stack:
         if server is not None:
             await stack.enter_async_context(server)
-        if liveness is not None:
-            await stack.enter_async_context(_served(operator, liveness))
+        for door, address, what in doors:
+            await stack.enter_async_context(_opened(door, operator, address, what))
         waiting = asyncio.create_task(_stop_when_idle(operator), name="until idle") if summary else None
         try:
             await operator.run()
@@ -188,15 +200,40 @@ def _leave_if_stuck(operator: Operator, status: int) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _served(operator: Operator, url: str) -> AsyncIterator[None]:
+async def _opened(door: Door, operator: Operator, address: str, what: str) -> AsyncIterator[None]:
+    """Open a door of the operator to the outside; what is wrong with its address is the user's to know."""
     try:
-        serving = served(operator, url, LoopClock())
-        async with serving:
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(door(operator, address, LoopClock()))
+            except ValueError as error:
+                raise click.UsageError(str(error)) from error
+            except OSError as error:
+                raise Failure(f"{what} can't be served at {address}: {error.strerror or error}") from error
             yield
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
+    finally:
+        logger.debug("No longer serving %s at %s.", what, address)
+
+
+def _taking_triggers(
+    operator: Operator, address: str, clock: Clock, token: str
+) -> contextlib.AbstractAsyncContextManager[int]:
+    from opkit import trigger_server
+
+    return trigger_server.served(operator, address, token, clock)
+
+
+def _read_token(file: str | None) -> str:
+    if file is None:
+        raise click.UsageError("--trigger needs --trigger-token FILE: a file with the token that callers have to send")
+    try:
+        with open(file, encoding="utf-8") as opened:
+            token = opened.read().strip()
     except OSError as error:
-        raise Failure(f"the health can't be served at {url}: {error.strerror or error}") from error
+        raise click.UsageError(f"the token for triggers can't be read from {file}: {error.strerror}") from error
+    if not token:
+        raise click.UsageError(f"the file {file} holds no token for triggers")
+    return token
 
 
 async def _stop_when_idle(operator: Operator) -> None:

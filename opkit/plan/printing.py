@@ -13,6 +13,7 @@ from typing import Any
 
 from opkit.plan.plan import Controller, Filters, Finalizer, Handler, Plan, Poll, ResourcePlan, Secondary
 from opkit.retry import Retry
+from opkit.settings import WatchStrategy
 
 _FROM_SETTINGS = "from settings"
 
@@ -97,21 +98,26 @@ def _activity_lines(plan: Plan) -> list[str]:
 def _summary(plan: Plan) -> str:
     controllers = sum(len(resource.controllers) for resource in plan.resources)
     finalizers = sum(len(resource.finalizers) for resource in plan.resources)
+    each, shared = len(watches(plan)), len(watches(plan, WatchStrategy.SHARED))
     counts = [
         _count(len(plan.resources), "resource"),
         _count(controllers, "controller"),
         _count(finalizers, "finalizer"),
-        f"{_count(len(watches(plan)), 'watch', 'watches')} per namespace or cluster",
+        f"{_count(each, 'watch', 'watches')} per namespace or cluster",
     ]
-    return ", ".join(counts)
+    return ", ".join(counts) + (f" ({shared} under {WatchStrategy.SHARED.name})" if shared != each else "")
 
 
-def watches(plan: Plan) -> list[tuple[str, str | None, str | None]]:
+def watches(
+    plan: Plan, strategy: WatchStrategy = WatchStrategy.PER_CONTROLLER
+) -> list[tuple[str, str | None, str | None]]:
     """The watches that the plan needs in each namespace, as (resource, label selector, field selector)."""
     found: dict[tuple[str, str | None, str | None], None] = {}
     for resource in plan.resources:
+        shared = strategy is WatchStrategy.SHARED and len(resource.controllers) > 1
         for controller in resource.controllers:
-            found[str(resource.resource), controller.label_selector, controller.field_selector] = None
+            labels = None if shared else controller.label_selector
+            found[str(resource.resource), labels, controller.field_selector] = None
             found.update({(str(owned), None, None): None for owned in controller.owns})
         found.update({(str(one.resource), None, None): None for one in resource.secondaries})
     return list(found)

@@ -84,7 +84,7 @@ def test_text(plan):
         startup: start (handlers.py:30)
         probe alive: alive (handlers.py:33)
 
-        1 resource, 2 controllers, 1 finalizer, 4 watches per namespace or cluster
+        1 resource, 2 controllers, 1 finalizer, 4 watches per namespace or cluster (3 under SHARED)
     """
     assert str(plan) == textwrap.dedent(expected).strip()
 
