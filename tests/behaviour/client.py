@@ -79,7 +79,7 @@ class Api:
         try:
             self._connection.request(method, path, data, self.headers(type, accept, token))
             response = self._connection.getresponse()
-            return Answer(response.status, response.read().decode())
+            return Answer(response.status, response.read().decode(errors="replace"))
         except BaseException:
             self.close()
             raise
