@@ -110,7 +110,9 @@ class ApiError(OpkitError):
     def of_body(body: Any, *, http_status: int, retry_after: float | None = None) -> ApiError:
         """Make the error from a decoded answer, which is a Kubernetes Status or, from proxies, anything else."""
         if not isinstance(body, Mapping) or body.get("kind") != "Status":
-            return ApiError.of(http_status, message="" if body is None else str(body)[:256], retry_after=retry_after)
+            return ApiError.of(
+                http_status, message="" if body is None else str(body)[:256], retry_after=retry_after
+            )
         details = body.get("details") if isinstance(body.get("details"), Mapping) else {}
         if retry_after is None:
             retry_after = details.get("retryAfterSeconds")
