@@ -164,7 +164,9 @@ class ApiServer:
         Anyone may ask for health and version, but a wrong token is wrong everywhere. Raises 401.
         """
         prefix = ""
-        while parts and self._is_token(parts[0]):  # twice, if a client puts the prefix before a path that has it
+        while parts and self._is_token(
+            parts[0]
+        ):  # twice, if a client puts the prefix before a path that has it
             prefix = f"/{parts.pop(0)}"
         given = request.headers.get("Authorization")
         if given is None and (prefix or (parts and (parts[0] in _HEALTH or parts[0] == "version"))):

@@ -36,8 +36,7 @@ class WatchStream:
         self._query = query
         self._bell = Bell()
         self._deadline = asyncio.get_running_loop().time() + timeout
-        self._told = query.version or store.version
-        """The last version that the client knows of."""
+        self._start = query.version or store.version
         self._is_stopping = False
 
     def stop(self) -> None:
@@ -80,15 +79,12 @@ class WatchStream:
             left = self._deadline - loop.time()
             if left <= 0 or self._is_stopping:
                 return
-            await self._bell.wait(self._until_next(left))
+            rang = await self._bell.wait(self._until_next(left))
             lines = [self._view.event(type, record) for type, record in watcher.drain()]
-            if lines:
-                self._told = self._store.version
             if is_first and self._query.initial_events:
                 lines.append(views.bookmark(self._endpoint, self._store.version, is_end_of_list=True))
-            elif not lines and self._is_bookmark_due(self._deadline - loop.time()):
+            elif not rang and self._is_bookmark_due(self._deadline - loop.time()):
                 lines.append(views.bookmark(self._endpoint, self._store.version))
-                self._told = self._store.version
             is_first = False
             if lines and not stream.is_silent:
                 await response.write(b"".join(lines))
@@ -101,10 +97,8 @@ class WatchStream:
         return min(_BOOKMARK_INTERVAL, left - _LAST_BOOKMARK if left > _LAST_BOOKMARK else left)
 
     def _is_bookmark_due(self, left: float) -> bool:
-        """Whether it is the time for one, and anything has happened that the client does not know of."""
-        return (
-            self._query.bookmarks and not self._is_stopping and left > 0 and self._store.version > self._told
-        )
+        """Whether anything has happened since the client's version, selected or not."""
+        return self._query.bookmarks and left > 0 and self._store.version > self._start
 
     async def _fail(self, request: web.BaseRequest, response: web.StreamResponse, error: ApiError) -> None:
         if error.status == 0:

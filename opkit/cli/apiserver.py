@@ -8,7 +8,7 @@ import datetime
 import random
 import signal
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -81,20 +81,22 @@ async def _serve(
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="opkit-"))
             kubeconfig = Path(folder) / "kubeconfig"
         path = server.kubeconfig(kubeconfig)
+        interrupted = stack.enter_context(_signals())
         click.echo(
             f"The embedded API server listens on {server.url}. To use it:\n\n    export KUBECONFIG={path}\n"
         )
-        await _interrupted()
+        await interrupted.wait()
 
 
-async def _interrupted() -> None:
-    """Wait for the first signal that asks to end."""
+@contextlib.contextmanager
+def _signals() -> Iterator[asyncio.Event]:
+    """An event that is set by the first signal that asks to end."""
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, asked.set)
     try:
-        await asked.wait()
+        yield asked
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)

@@ -88,7 +88,14 @@ class Cluster(Protocol):
     async def create(self, resource: Resource, body: Raw, namespace: str | None = None) -> Raw: ...
 
     async def apply(
-        self, resource: Resource, name: str, namespace: str | None, body: Raw, *, manager: str, force: bool = False
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None,
+        body: Raw,
+        *,
+        manager: str,
+        force: bool = False,
     ) -> Raw:
         """Server-side apply in the name of `manager`."""
 
@@ -104,7 +111,13 @@ class Cluster(Protocol):
     ) -> Raw: ...
 
     async def replace(
-        self, resource: Resource, name: str, namespace: str | None, body: Raw, *, subresource: str | None = None
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None,
+        body: Raw,
+        *,
+        subresource: str | None = None,
     ) -> Raw: ...
 
     async def delete(

@@ -40,7 +40,9 @@ class Resource:
     def __str__(self) -> str:
         return f"{self.plural}.{self.version}.{self.group}".rstrip(".")
 
-    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
+    def path(
+        self, namespace: str | None = None, name: str | None = None, subresource: str | None = None
+    ) -> str:
         """The path of its URL on a server. A namespace is ignored for what has none."""
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
         if self.namespaced and namespace is not None:

@@ -12,7 +12,7 @@ synchronous step in which the version is assigned, the object stored, the histor
     lists        pages of a snapshot, continuation tokens
     writes       from a request's body to a record: metadata, status split, generation, no-ops
     metadata     the rules of `metadata`; `names` those of names, labels and annotations
-    schema       pruning, defaults and validation by a custom resource's schema
+    schema       pruning and defaults by a custom resource's schema; `validation` is the rest of it
     strategies   what built-in kinds do on their own (Secrets, Namespaces, Leases ...)
     patches      merge, JSON and strategic merge patches
     fieldsets    sets of fields as in `managedFields`; `managers` keeps them; `apply` is server-side apply

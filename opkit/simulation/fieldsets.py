@@ -56,8 +56,8 @@ class SchemaRules:
         known = (self._schema.get("properties") or {}).get(name)
         if known is None:
             additional = self._schema.get("additionalProperties")
-            known = additional if isinstance(additional, dict) else {}
-        return SchemaRules(known)
+            known = additional if isinstance(additional, dict) else None
+        return SchemaRules(known) if known else _OPEN
 
     def item(self) -> Rules:
         items = self._schema.get("items")
@@ -76,6 +76,10 @@ class SchemaRules:
     @property
     def is_atomic(self) -> bool:
         return self._schema.get("x-kubernetes-map-type") == "atomic"
+
+
+_OPEN = SchemaRules({})
+"""The rules of what no schema tells of."""
 
 
 class BuiltinRules:
@@ -107,12 +111,12 @@ class BuiltinRules:
 
 def of(body: Raw, rules: Rules) -> Fields:
     """All fields that a body sets, but for those that are the object's identity or the server's own."""
-    return frozenset(_walk_root(body, rules))
+    return frozenset(path for path, _ in _leaves(body, rules))
 
 
 def changed(old: Raw, new: Raw, rules: Rules) -> tuple[Fields, Fields]:
     """The fields that are set anew or to another value, and those that are gone."""
-    before, after = dict(_leaves(old, rules)), dict(_leaves(new, rules))
+    before, after = values(old, rules), values(new, rules)
     different = frozenset(
         path for path, value in after.items() if path not in before or before[path] != value
     )
@@ -124,12 +128,11 @@ def values(body: Raw, rules: Rules) -> dict[Path, Any]:
     return dict(_leaves(body, rules))
 
 
-def _walk_root(body: Raw, rules: Rules) -> Iterator[Path]:
-    for path, _ in _leaves(body, rules):
-        yield path
+Leaf = tuple[Path, Any]
 
 
-def _leaves(body: Raw, rules: Rules) -> Iterator[tuple[Path, Any]]:
+def _leaves(body: Raw, rules: Rules) -> list[Leaf]:
+    found: list[Leaf] = []
     for key, value in body.items():
         if key in _IDENTITY:
             continue
@@ -137,30 +140,29 @@ def _leaves(body: Raw, rules: Rules) -> Iterator[tuple[Path, Any]]:
             below = rules.field("metadata")
             for name in _MANAGED_METADATA:
                 if name in value:
-                    yield from _walk(value[name], below.field(name), (_METADATA, f"f:{name}"))
+                    _walk(value[name], below.field(name), (_METADATA, f"f:{name}"), found)
         else:
-            yield from _walk(value, rules.field(key), (f"f:{key}",))
+            _walk(value, rules.field(key), (f"f:{key}",), found)
+    return found
 
 
-def _walk(value: Any, rules: Rules, path: Path) -> Iterator[tuple[Path, Any]]:
+def _walk(value: Any, rules: Rules, path: Path, found: list[Leaf]) -> None:
     if isinstance(value, dict) and value and not rules.is_atomic:
         for key, item in value.items():
-            yield from _walk(item, rules.field(key), (*path, f"f:{key}"))
+            if isinstance(item, (dict, list)):
+                _walk(item, rules.field(key), (*path, f"f:{key}"), found)
+            else:
+                found.append(((*path, f"f:{key}"), item))
     elif isinstance(value, list) and value and (keys := rules.keys) and _have_keys(value, keys):
         for item in value:
             step = item_step(item, keys)
-            yield (*path, step, "."), None
-            yield from _walk_item(item, rules.item(), (*path, step))
+            found.append(((*path, step, "."), None))
+            for key, below in item.items():
+                _walk(below, rules.item().field(key), (*path, step, f"f:{key}"), found)
     elif isinstance(value, list) and value and rules.is_set:
-        for item in value:
-            yield (*path, f"v:{json.dumps(item)}"), item
+        found.extend(((*path, f"v:{json.dumps(item)}"), item) for item in value)
     else:
-        yield path, value
-
-
-def _walk_item(item: Raw, rules: Rules, path: Path) -> Iterator[tuple[Path, Any]]:
-    for key, value in item.items():
-        yield from _walk(value, rules.field(key), (*path, f"f:{key}"))
+        found.append((path, value))
 
 
 def _have_keys(items: list[Any], keys: tuple[str, ...]) -> bool:

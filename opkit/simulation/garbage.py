@@ -44,7 +44,8 @@ class Garbage:
             owners = frozenset(
                 str(owner.get("uid")) for owner in body["metadata"].get("ownerReferences") or ()
             )
-        for uid in self._owners.pop(place, frozenset()) - owners:
+        before = self._owners.pop(place, frozenset())
+        for uid in before - owners:
             self._dependents.get(uid, set()).discard(place)
         if owners:
             self._owners[place] = owners
@@ -53,7 +54,7 @@ class Garbage:
         if body is None:
             self._places.pop(record.uid, None)
             self._due.extend(sorted(self._dependents.pop(record.uid, ())))
-            self._due.extend(self._places[uid] for uid in sorted(owners) if uid in self._places)
+            self._due.extend(self._places[uid] for uid in sorted(before) if uid in self._places)
             self._due.append(record.namespace)
         else:
             self._places[record.uid] = place

@@ -67,6 +67,7 @@ class Store:
         self.version = FIRST_VERSION
         self.rng = rng
         self._clock = clock
+        self._last_second: tuple[datetime.datetime | None, str] = (None, "")
         self._limits = (history_limit, buffer_limit)
         self._kinds: dict[KindKey, Kind] = {(kind.group, kind.plural): kind for kind in builtin_kinds()}
         self._shelves: dict[KindKey, Shelf] = {kind.key: self._new_shelf() for kind in self._kinds.values()}
@@ -308,7 +309,10 @@ class Store:
             self._garbage.notice(kind, record, None)
 
     def timestamp(self) -> str:
-        return metadata.timestamp(self._clock())
+        now = self._clock().replace(microsecond=0)
+        if now != self._last_second[0]:  # written once a second, and asked for twice a write
+            self._last_second = (now, metadata.timestamp(now))
+        return self._last_second[1]
 
     def new_uid(self) -> str:
         return str(uuid.UUID(int=self.rng.getrandbits(128), version=4))

@@ -127,7 +127,7 @@ def update(
     _refuse(endpoint, meta, [*causes, *_causes(endpoint, new, old)])
     if _is_same(old, new) and (entries is None or entries == managers.read(old["metadata"])):
         return record
-    if kind.has_generation and _spec_of(endpoint, old) != _spec_of(endpoint, new):
+    if kind.has_generation and not _is_same(_spec_of(endpoint, old), _spec_of(endpoint, new)):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
     if entries is None:
         time = store.timestamp()
