@@ -1,0 +1,155 @@
+"""How two requests of one object become one."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opkit.flow.requests import CHANGES, Request, merge
+from opkit.triggers import Trigger
+
+ADDED, MODIFIED, RESYNC, REQUEUE, RETRY, MANUAL = (
+    Trigger.ADDED, Trigger.MODIFIED, Trigger.RESYNC, Trigger.REQUEUE, Trigger.RETRY, Trigger.MANUAL,
+)  # fmt: skip
+
+
+def request(due, *triggers, **fields):
+    return Request("a", float(due), frozenset(triggers), **fields)
+
+
+def merged(waiting, arriving):
+    """The request that is left, and whether it became due earlier."""
+    return waiting, merge(waiting, arriving)
+
+
+def both_ways(one, other):
+    """The same two requests, whichever of them waits."""
+    yield merged(one(), other())[0]
+    yield merged(other(), one())[0]
+
+
+@pytest.mark.parametrize("first, second, due, earlier", [(5, 2, 2, True), (2, 5, 2, False), (2, 2, 2, False)])
+def test_the_earlier_due_time_wins(first, second, due, earlier):
+    """Due is the earlier one, and merging tells whether it moved."""
+    request_, moved = merged(request(first, MODIFIED), request(second, MODIFIED))
+    assert (request_.due, moved) == (due, earlier)
+
+
+def test_triggers_are_the_union():
+    """Every reason is remembered for the log."""
+    assert merged(request(0, ADDED), request(0, MODIFIED, REQUEUE))[0].triggers == {ADDED, MODIFIED, REQUEUE}
+
+
+def test_a_resync_is_a_reason_only_where_it_is_the_only_one():
+    """It waits for every object, so beside another reason it says nothing."""
+    assert merged(request(100, RESYNC), request(0, MODIFIED))[0].triggers == {MODIFIED}
+    assert merged(request(100, RESYNC), request(50, RESYNC))[0].triggers == {RESYNC}
+
+
+def test_the_body_is_the_newest():
+    """The one that arrived last, but never none instead of one."""
+    request_ = merged(request(0, ADDED, body={"v": 1}), request(0, MODIFIED, body={"v": 2}))[0]
+    assert request_.body == {"v": 2}
+    assert merged(request_, request(0, REQUEUE))[0].body == {"v": 2}
+
+
+def test_attempts_are_kept_without_a_new_generation():
+    """A change that is nothing new to the failed runs does not clear them."""
+    for left in both_ways(
+        lambda: request(10, RETRY, attempt=4, generation=2), lambda: request(0, MODIFIED, generation=2)
+    ):
+        assert left.attempt == 4
+
+
+def test_a_new_generation_starts_afresh():
+    """The attempts are 1, the backoff is forgotten, and it is due at once."""
+    for left in both_ways(
+        lambda: request(300, RETRY, attempt=4, generation=2, conflicts=2),
+        lambda: request(0, MODIFIED, generation=3),
+    ):
+        assert (left.attempt, left.due, left.conflicts, left.retry_due, left.generation) == (1, 0, 0, None, 3)
+
+
+def test_an_event_overtakes_a_backoff_once():
+    """It runs early, keeps the attempt, and remembers when the retry was due."""
+    for left in both_ways(
+        lambda: request(100, RETRY, attempt=2, generation=1), lambda: request(5, MODIFIED, generation=1)
+    ):
+        assert (left.due, left.attempt, left.retry_due, left.overtaken) == (5, 2, 100, True)
+
+
+def test_further_events_wait_for_the_retry():
+    """The one early run of the backoff is spent."""
+    for left in both_ways(
+        lambda: request(100, RETRY, attempt=2, generation=1, overtaken=True),
+        lambda: request(5, MODIFIED, generation=1),
+    ):
+        assert (left.due, left.attempt) == (100, 2)
+
+
+@pytest.mark.parametrize("wish", [REQUEUE, MANUAL])
+def test_an_explicit_wish_always_overtakes(wish):
+    """What a run or a person asks for is no event."""
+    left = merged(request(100, RETRY, attempt=2, overtaken=True), request(5, wish))[0]
+    assert (left.due, left.attempt) == (5, 2)
+
+
+def test_an_event_after_the_retry_is_due_changes_nothing():
+    """There is nothing to overtake any more: the early run is not spent."""
+    left = merged(request(100, RETRY, attempt=2, generation=1), request(120, MODIFIED, generation=1))[0]
+    assert (left.due, left.overtaken) == (100, False)
+
+
+def test_a_trigger_revives_what_was_given_up():
+    """Only the resync is left of it; somebody asks: the attempts start over."""
+    for left in both_ways(lambda: request(36_000, RESYNC, attempt=6), lambda: request(0, MANUAL)):
+        assert (left.attempt, left.due) == (1, 0)
+
+
+def test_an_event_does_not_revive_what_was_given_up():
+    """It runs, but it has no attempts left."""
+    left = merged(
+        request(36_000, RESYNC, attempt=6, generation=1), request(0, MODIFIED, generation=1)
+    )[0]  # fmt: skip
+    assert (left.attempt, left.due) == (6, 0)
+
+
+requests = st.builds(
+    lambda due, triggers, attempt, generation: Request(
+        "a", due, triggers, attempt=attempt if RETRY in triggers else 1, generation=generation
+    ),
+    st.integers(0, 100).map(float),
+    st.sampled_from([frozenset({trigger}) for trigger in Trigger]),
+    st.integers(1, 5),
+    st.sampled_from([None, 1, 2, 3]),
+)
+
+
+@given(requests, requests)
+def test_merging_never_makes_a_request_later_than_both(one, other):
+    """Whatever is merged: it is due no later than the later of the two, and never before the earlier."""
+    first, second = one.due, other.due
+    merge(one, other)
+    assert min(first, second) <= one.due <= max(first, second)
+
+
+@given(st.lists(requests, min_size=2, max_size=6))
+def test_a_wish_for_now_is_granted_unless_it_is_an_event_in_a_backoff(several):
+    """Of requests outside of a backoff none is held up by merging."""
+    waiting, *rest = several
+    for arriving in rest:
+        before = min(waiting.due, arriving.due)
+        event_in_backoff = (waiting.in_backoff != arriving.in_backoff) and (
+            (arriving if waiting.in_backoff else waiting).triggers <= CHANGES
+        )
+        merge(waiting, arriving)
+        if not event_in_backoff:
+            assert waiting.due == before
+        waiting.overtaken = waiting.overtaken and waiting.in_backoff
+
+
+@given(requests, requests)
+def test_the_generation_is_the_newest(one, other):
+    """None where the kind has none, else the greater."""
+    known = [generation for generation in (one.generation, other.generation) if generation is not None]
+    merge(one, other)
+    assert one.generation == max(known, default=None)
