@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Any, Protocol
 
 from opkit.cluster.protocol import Batch, Mark, Topology, WatchScope
@@ -87,7 +87,7 @@ class Discovery:
 
     async def topology(
         self, selectors: frozenset[ResourceSelector], patterns: frozenset[str], clusterwide: bool
-    ) -> AsyncIterator[Topology]:
+    ) -> AsyncGenerator[Topology, None]:
         """Topologies, the first as soon as it is known."""
         changed = asyncio.Event()
         namespaces: set[str | None] = {None} if clusterwide else set()

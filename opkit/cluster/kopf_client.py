@@ -48,6 +48,9 @@ _NO_RETRIES: tuple[float, ...] = ()
 # A watch is cut by the server at `server_timeout`; this is the patience beyond it.
 _PATIENCE = 30.0
 
+# Seconds for connections to be closed cleanly.
+_GOODBYE = 0.1
+
 # Seconds between two logins when all credentials are refused.
 _LOGIN_PAUSE = 5.0
 
@@ -125,6 +128,8 @@ class KopfCluster:
             await asyncio.wait({self._authenticator})
             self._authenticator = None
         await self._vault.close()
+        # aiohttp begins to close its connections and does not wait: TLS needs a few turns of the loop to say goodbye.
+        await asyncio.sleep(_GOODBYE)
 
     async def connection(self) -> credentials.ConnectionInfo:
         """The credentials in use, for other client libraries."""
@@ -241,13 +246,16 @@ class KopfCluster:
 
     # Lists and watches.
 
-    async def _pages(self, scope: WatchScope) -> AsyncIterator[tuple[Sequence[Raw], str | None]]:
+    async def _pages(
+        self, scope: WatchScope, backoffs: Sequence[float] = _RETRIES
+    ) -> AsyncIterator[tuple[Sequence[Raw], str | None]]:
         """All pages of a list with the list's own version. An expired token raises 410: the list starts over."""
         params = _selecting(scope)
         if self._chunk_size:
             params["limit"] = str(self._chunk_size)
         while True:
-            answer = await self.json("get", scope.resource.path(scope.namespace), params=params)
+            path = scope.resource.path(scope.namespace)
+            answer = await self.json("get", path, params=params, backoffs=backoffs)
             meta = answer.get("metadata") or {}
             kind, api_version = str(answer.get("kind") or "").removesuffix("List"), answer.get("apiVersion")
             items = answer.get("items") or []  # some servers say null for an empty list
@@ -267,7 +275,8 @@ class KopfCluster:
     ) -> AsyncGenerator[Batch, None]:
         if since is None:
             yield Mark.BEGIN_LIST
-            async for items, version in self._pages(scope):
+            # Whoever keeps the stream alive waits between its tries, and tells what is wrong.
+            async for items, version in self._pages(scope, _NO_RETRIES):
                 yield [(EventType.LISTED, item) for item in items]
                 del items
                 since = version
@@ -311,7 +320,7 @@ class KopfCluster:
 
     def topology(
         self, selectors: frozenset[ResourceSelector], namespaces: frozenset[str], clusterwide: bool
-    ) -> AsyncIterator[Topology]:
+    ) -> AsyncGenerator[Topology, None]:
         return self._discovery.topology(selectors, namespaces, clusterwide)
 
     async def groups(self) -> Sequence[str]:

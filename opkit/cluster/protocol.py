@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Literal, Protocol
 
 from opkit.cluster.body import Raw
@@ -142,7 +142,7 @@ class Cluster(Protocol):
 
     def topology(
         self, selectors: frozenset[ResourceSelector], namespaces: frozenset[str], clusterwide: bool
-    ) -> AsyncIterator[Topology]:
+    ) -> AsyncGenerator[Topology, None]:
         """
         What is served of what `selectors` name, in the namespaces that match the patterns; again on each change.
 

@@ -8,6 +8,7 @@ A resource or namespace that goes away ends its streams, and its objects count a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Iterator
@@ -105,12 +106,14 @@ class Watches:
     async def _follow(self) -> None:
         selectors = frozenset(self._plan.named_resources())
         cluster = self._runtime.writes.cluster
-        async for topology in cluster.topology(selectors, self._namespaces, self._clusterwide):
-            await self._adjust(topology)
-            if self._reported:
-                logger.info("The API server answers again.")
-            self._known, self._reported, self._failures = True, False, 0
-            self._on_progress()
+        topologies = cluster.topology(selectors, self._namespaces, self._clusterwide)
+        async with contextlib.aclosing(topologies):
+            async for topology in topologies:
+                await self._adjust(topology)
+                if self._reported:
+                    logger.info("The API server answers again.")
+                self._known, self._reported, self._failures = True, False, 0
+                self._on_progress()
 
     async def _adjust(self, topology: Topology) -> None:
         """Make the streams those of the topology: first end, then start."""

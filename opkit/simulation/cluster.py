@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, TypeVar
 
 from opkit.cluster.body import Raw, clone
@@ -209,7 +209,7 @@ class SimulatedCluster:
 
     async def topology(
         self, selectors: frozenset[ResourceSelector], namespaces: frozenset[str], clusterwide: bool
-    ) -> AsyncIterator[Topology]:
+    ) -> AsyncGenerator[Topology, None]:
         bell = Bell()
         watchers = [
             self.store.watch(self.store.endpoint(*names), Selection(), self.store.version, bell.ring)

@@ -1,0 +1,1 @@
+"""What only a real API server can show of an operator."""
