@@ -13,13 +13,17 @@ import json
 from typing import Any
 
 from opkit.cluster.body import Raw
+from opkit.simulation import refusals
 
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
 def encode(value: Any) -> bytes:
-    """JSON text. Raises `ValueError` for infinite numbers; lone surrogates become U+FFFD, as in Go."""
-    text = _encode(value)
+    """JSON text. Raises 400 for what JSON can't say; lone surrogates become U+FFFD, as in Go."""
+    try:
+        text = _encode(value)
+    except (TypeError, ValueError) as error:  # infinite numbers; dates and the like, from callers in Python
+        raise refusals.bad_request(f"the object can't be written as JSON: {error}") from None
     try:
         return text.encode()
     except UnicodeEncodeError:

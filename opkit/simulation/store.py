@@ -286,8 +286,8 @@ class Store:
 
     def commit(self, kind: Kind, body: Raw, previous: Record | None) -> Record:
         """Assign a version, store, remember and tell the watchers: one step."""
+        record = Record.of(body, self.version + 1)
         self.version += 1
-        record = Record.of(body, self.version)
         self._shelves[kind.key].put(Change("ADDED" if previous is None else "MODIFIED", record, previous))
         self._tell()
         if definitions.is_definition(kind):

@@ -149,10 +149,9 @@ def _new_state(
     if options.subresource:
         new = {**old, "metadata": dict(old["metadata"])}
         if options.subresource == "finalize":
-            new["spec"] = {
-                **(old.get("spec") or {}),
-                "finalizers": (given.get("spec") or {}).get("finalizers") or [],
-            }
+            spec = given.get("spec")
+            finalizers = spec.get("finalizers") if isinstance(spec, dict) else None
+            new["spec"] = {**(old.get("spec") or {}), "finalizers": finalizers if isinstance(finalizers, list) else []}
         elif given.get("status") is not None:
             new["status"] = given["status"]
         else:
