@@ -70,7 +70,8 @@ async def read_patch(request: web.BaseRequest, is_builtin: bool) -> tuple[str, A
     type = media_type(request)
     if type not in accepted:
         raise refusals.unsupported_media(
-            f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
+            "the body of the request was in an unknown format - accepted media types include:"
+            f" {', '.join(accepted)}"
         )
     data = await read(request)
     return PATCH_TYPES[type], from_yaml(data) if type.endswith("yaml") else from_json(data)

@@ -29,7 +29,8 @@ class ManifestError(OpkitError):
 
 def load(paths: Iterable[str | Path]) -> list[Raw]:
     """
-    All objects of files and folders (with their subfolders, in the order of the names), in the order to apply them.
+    All objects of files and folders (with their subfolders, in the order of the names), in the order to apply
+    them.
 
     Raises `ManifestError`.
     """
@@ -79,7 +80,8 @@ async def apply(
     """
     Apply objects in this order; one without a namespace goes to `namespace` where its kind has one.
 
-    Gives the objects as stored. Raises `ApiError` at the first that is refused, `ManifestError` for an unknown kind.
+    Gives the objects as stored. Raises `ApiError` at the first that is refused, `ManifestError` for an
+    unknown kind.
     """
     cluster = target if isinstance(target, SimulatedCluster) else SimulatedCluster(target)
     return [await _apply(cluster, body, namespace) for body in bodies]

@@ -1,8 +1,8 @@
 """
 The server: listens, lets in who has the token, and answers. Start reading here.
 
-Takes a store; gives a URL. Every failure is a Status with the code of a real server; an error of our own is logged
-and answered with 500, and never ends the server. Binds to loopback unless told otherwise.
+Takes a store; gives a URL. Every failure is a Status with the code of a real server; an error of our own is
+logged and answered with 500, and never ends the server. Binds to loopback unless told otherwise.
 """
 
 from __future__ import annotations

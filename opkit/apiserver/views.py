@@ -1,7 +1,8 @@
 """
 What a client wants to see of objects: themselves, a table, or their metadata; each as JSON text.
 
-A view is chosen by the Accept header. Objects themselves are never decoded for it: their text is put together.
+A view is chosen by the Accept header. Objects themselves are never decoded for it: their text is put
+together.
 """
 
 from __future__ import annotations

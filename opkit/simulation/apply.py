@@ -1,8 +1,8 @@
 """
 Server-side apply: what a manager wants of an object is merged into it, with what others own protected.
 
-Takes decoded bodies that are the caller's own; gives the merged body and the managers' entries. Storing is the
-business of the ordinary update.
+Takes decoded bodies that are the caller's own; gives the merged body and the managers' entries. Storing is
+the business of the ordinary update.
 """
 
 from __future__ import annotations
@@ -121,10 +121,10 @@ def _remove_path(node: Any, path: Path) -> bool:
     place = _place(node, step)
     if place is None:
         return False
-    # An item is gone with its own mark: its other fields were this manager's, or keep it below.
-    if not rest or rest == (".",) or _remove_path(node[place], rest):
-        if not rest or not _is_needed(node[place], step):
-            del node[place]
+    # An item goes with its mark, or with its last field, unless others have put more into it.
+    is_due = not rest or rest == (".",) or _remove_path(node[place], rest)
+    if is_due and not (rest and _is_needed(node[place], step)):
+        del node[place]
     return not node
 
 

@@ -20,6 +20,7 @@ from opkit.simulation.schema import Schema
 GROUP, PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 
+_PLAIN_PATH = re.compile(r"(\.[A-Za-z_][\w-]*)+")
 _DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -32,6 +33,8 @@ def complete(body: Raw) -> None:
     spec = body.get("spec")
     if not isinstance(spec, dict):
         return
+    for key in [key for key, value in spec.items() if value is None]:
+        del spec[key]
     names = spec.get("names")
     if isinstance(names, dict) and isinstance(names.get("kind"), str):
         names.setdefault("singular", names["kind"].lower())
@@ -90,6 +93,16 @@ def _version_causes(versions: Any) -> Iterator[Cause]:
             yield required(f"{path}.schema.openAPIV3Schema", "schemas are required")
         else:
             yield from _schema_causes(schema, f"{path}.schema.openAPIV3Schema")
+        yield from _scale_causes(
+            (version.get("subresources") or {}).get("scale"), f"{path}.subresources.scale"
+        )
+
+
+def _scale_causes(scale: Raw | None, path: str) -> Iterator[Cause]:
+    for field, root in (("specReplicasPath", ".spec."), ("statusReplicasPath", ".status.")):
+        value = str((scale or {}).get(field) or "")
+        if scale is not None and not (value.startswith(root) and _PLAIN_PATH.fullmatch(value)):
+            yield bad_value(f"{path}.{field}", value, f"must be a json path of plain names under {root[:-1]}")
 
 
 def _schema_causes(schema: Raw, path: str) -> Iterator[Cause]:

@@ -1,8 +1,8 @@
 """
 Sets of fields, as `metadata.managedFields` holds them.
 
-A set is a frozenset of paths, a path a tuple of steps: `f:name` for a field, `k:{"name":"a"}` for an item of a
-list with keys, `v:"x"` for a value of a list that is a set, and a last `.` for the item itself. Which lists
+A set is a frozenset of paths, a path a tuple of steps: `f:name` for a field, `k:{"name":"a"}` for an item of
+a list with keys, `v:"x"` for a value of a list that is a set, and a last `.` for the item itself. Which lists
 have keys is told by `Rules`: from a schema for custom resources, from a table for built-in kinds.
 """
 

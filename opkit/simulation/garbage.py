@@ -1,8 +1,8 @@
 """
 Garbage collection and the end of namespaces: what a real cluster's controllers do in the background.
 
-Only where it is wanted. Carried out right after the write that calls for it, in steps of their own, so that it
-is deterministic; a client sees the same events as from a fast controller.
+Only where it is wanted. Carried out right after the write that calls for it, in steps of their own, so that
+it is deterministic; a client sees the same events as from a fast controller.
 """
 
 from __future__ import annotations

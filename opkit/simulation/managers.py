@@ -1,8 +1,8 @@
 """
 Field managers: who set which fields, as `metadata.managedFields` tells.
 
-An entry belongs to a manager, an operation (Update or Apply), a version and a subresource. Entries are kept as JSON in
-the object and read into `Entry` where they are needed.
+An entry belongs to a manager, an operation (Update or Apply), a version and a subresource. Entries are kept
+as JSON in the object and read into `Entry` where they are needed.
 """
 
 from __future__ import annotations

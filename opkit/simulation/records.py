@@ -1,9 +1,9 @@
 """
 Stored objects and changes.
 
-A record keeps an object as JSON text without `apiVersion` and `kind` (which depend on the version that a client
-reads), and beside it the little that lists and watches look at. Records never change: who wants to change an
-object decodes it, which gives a dict of its own, and stores another record.
+A record keeps an object as JSON text without `apiVersion` and `kind` (which depend on the version that a
+client reads), and beside it the little that lists and watches look at. Records never change: who wants to
+change an object decodes it, which gives a dict of its own, and stores another record.
 """
 
 from __future__ import annotations
@@ -88,7 +88,10 @@ class Change:
 
     @property
     def departed(self) -> Record:
-        """What a watch is shown whose selector no longer matches: the state before, at the version of the change."""
+        """
+        What a watch is shown whose selector no longer matches: the state before, at the version of the
+        change.
+        """
         if self._departed is None:
             self._departed = (self.previous or self.record).at(self.version)
         return self._departed

@@ -18,8 +18,8 @@ class Shelf:
     """
     One kind's objects.
 
-    `floor` is the oldest version from which the history is complete. At most `history_limit` changes are kept (some more
-    between two cuts).
+    `floor` is the oldest version from which the history is complete. At most `history_limit` changes are kept
+    (some more between two cuts).
     """
 
     def __init__(self, floor: int, history_limit: int, buffer_limit: int) -> None:
@@ -108,7 +108,8 @@ class Shelf:
 
     def watch(self, selection: Selection, since: int | None, notify: Callable[[], None]) -> Watcher:
         """
-        Register a watcher with what came after `since`, or with all that exists, waiting in its buffer: one step.
+        Register a watcher with what came after `since`, or with all that exists, waiting in its buffer: one
+        step.
 
         Raises 410 if `since` is too old.
         """

@@ -1,9 +1,10 @@
 """
 The store: all objects of a cluster, with the rules of a real API server. Start reading here.
 
-Takes requests that are parsed already, each as one synchronous step; gives records, or raises `ApiError` with the status
-and the reason of a real server. Never does I/O, waits, or asks for the time or for randomness on its own: both are given.
-Bodies given to it are its own from then on; records that it gives are immutable text.
+Takes requests that are parsed already, each as one synchronous step; gives records, or raises `ApiError` with
+the status and the reason of a real server. Never does I/O, waits, or asks for the time or for randomness on
+its own: both are given. Bodies given to it are its own from then on; records that it gives are immutable
+text.
 """
 
 from __future__ import annotations
@@ -49,9 +50,10 @@ class Store:
     """
     A cluster's objects.
 
-    `clock` gives the time for stamps (with a time zone), `rng` UIDs and generated names. With `collect_garbage`
-    objects go with their owners and namespaces with what is in them; without it, as on a bare API server,
-    nothing does. `history_limit` changes of each kind can be watched again, `buffer_limit` events wait for a reader.
+    `clock` gives the time for stamps (with a time zone), `rng` UIDs and generated names. With
+    `collect_garbage` objects go with their owners and namespaces with what is in them; without it, as on a
+    bare API server, nothing does. `history_limit` changes of each kind can be watched again, `buffer_limit`
+    events wait for a reader.
     """
 
     def __init__(
@@ -149,8 +151,8 @@ class Store:
         """
         Watch what comes after `since`; with none, all that exists comes first, as additions.
 
-        Registering and taking what is there already is one step. Raises 400 for a bad selector, 410 if `since` is
-        too old.
+        Registering and taking what is there already is one step. Raises 400 for a bad selector, 410 if
+        `since` is too old.
         """
         self._check_fields(endpoint, selection)
         return self._shelves[endpoint.kind.key].watch(selection, since, notify)
@@ -202,7 +204,9 @@ class Store:
     def apply(
         self, endpoint: Endpoint, name: str, namespace: str | None, body: Raw, options: Options
     ) -> tuple[Record, bool]:
-        """Server-side apply. Tells whether the object was created. Raises 409 with a cause per contested field."""
+        """
+        Server-side apply. Tells whether the object was created. Raises 409 with a cause per contested field.
+        """
         self._check_subresource(endpoint, options)
         writes.check_type(endpoint, body)
         meta = metadata.clean(endpoint.kind, body)
@@ -360,7 +364,9 @@ class Store:
     # Custom resource definitions
 
     def _define(self, kind: Kind, body: Raw, record: Record, is_new: bool) -> None:
-        """Serve what a definition defines; a new one is accepted in two more steps, as clients wait for that."""
+        """
+        Serve what a definition defines; a new one is accepted in two more steps, as clients wait for that.
+        """
         defined = definitions.kind_of(body)
         if is_new:
             self._establish(kind, defined, body, record)
@@ -420,7 +426,9 @@ class Store:
     # The whole
 
     def compact(self) -> None:
-        """Forget all history: what was seen before can't be watched from, and continuation tokens end (410)."""
+        """
+        Forget all history: what was seen before can't be watched from, and continuation tokens end (410).
+        """
         for shelf in self._shelves.values():
             shelf.compact(self.version)
 

@@ -1,8 +1,8 @@
 """
 What built-in kinds do on their own when they are written: checks and defaults that clients can see.
 
-Only what operators and kubectl come across. `prepare` completes a new body in place, `causes` tells what is wrong
-with it. Custom resources have schemas instead.
+Only what operators and kubectl come across. `prepare` completes a new body in place, `causes` tells what is
+wrong with it. Custom resources have schemas instead.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from opkit.cluster.body import Raw
+from opkit.errors import ApiError
 from opkit.simulation import definitions, shapes, workloads
 from opkit.simulation.kinds import Kind
-from opkit.errors import ApiError
 from opkit.simulation.refusals import Cause, bad_request, bad_value, required
 
 # Go reads exactly six digits where the layout has them.

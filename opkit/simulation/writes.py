@@ -110,8 +110,9 @@ def update(
     """
     Replace an object's state by a body, which is the store's from now on.
 
-    A write that changes nothing gives the stored record and tells nobody. Removing the last finalizer of an object
-    that is being deleted deletes it. `entries` are given by an apply, which knows its managers already.
+    A write that changes nothing gives the stored record and tells nobody. Removing the last finalizer of an
+    object that is being deleted deletes it. `entries` are given by an apply, which knows its managers
+    already.
     """
     kind = endpoint.kind
     check_type(endpoint, body)
@@ -151,7 +152,10 @@ def _new_state(
         if options.subresource == "finalize":
             spec = given.get("spec")
             finalizers = spec.get("finalizers") if isinstance(spec, dict) else None
-            new["spec"] = {**(old.get("spec") or {}), "finalizers": finalizers if isinstance(finalizers, list) else []}
+            new["spec"] = {
+                **(old.get("spec") or {}),
+                "finalizers": finalizers if isinstance(finalizers, list) else [],
+            }
         elif given.get("status") is not None:
             new["status"] = given["status"]
         else:
@@ -190,7 +194,8 @@ def check_type(endpoint: Endpoint, body: Any) -> None:
         raise refusals.bad_request(f"Object 'apiVersion' is missing in the body for {kind.kind}")
     if version != endpoint.api_version:
         raise refusals.bad_request(
-            f"the API version in the data ({version}) does not match the expected API version ({endpoint.api_version})"
+            f"the API version in the data ({version}) does not match the expected API version"
+            f" ({endpoint.api_version})"
         )
     if name != kind.kind and kind.is_builtin:
         raise refusals.bad_request(f'{name} in version "{version}" cannot be handled as a {kind.kind}')

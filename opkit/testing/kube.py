@@ -3,8 +3,8 @@ A real etcd and kube-apiserver for tests, from the binaries that envtest users h
 
 Takes the folder that `KUBEBUILDER_ASSETS` names; gives a server on free loopback ports with a token of an
 administrator and a kubeconfig. Never leaves a process or a file behind, whatever happens in between: both are
-stopped at the end of the `with` block, or else at the interpreter's exit. There is no scheduler, no kubelet and
-no controller in it, so Pods stay pending and nothing collects garbage.
+stopped at the end of the `with` block, or else at the interpreter's exit. There is no scheduler, no kubelet
+and no controller in it, so Pods stay pending and nothing collects garbage.
 
     with KubeServer() as server:
         subprocess.run(["kubectl", "--kubeconfig", server.kubeconfig, "get", "namespaces"])
@@ -148,7 +148,9 @@ class KubeServer:
         self.start_apiserver()
 
     def compact(self) -> None:
-        """Let etcd forget its history: continuation tokens end; after a `restart()` older versions are gone."""
+        """
+        Let etcd forget its history: continuation tokens end; after a `restart()` older versions are gone.
+        """
         answer = self._ask_etcd("/v3/kv/range", {"key": base64.b64encode(b"\0").decode()})
         revision = answer["header"]["revision"]
         with contextlib.suppress(KubeServerError):  # compacted at this very revision before

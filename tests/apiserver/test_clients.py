@@ -10,7 +10,6 @@ import pytest
 
 from opkit.apiserver import manifests
 
-
 GROUP = ("example.com", "v1", "default", "shops")
 
 
@@ -114,7 +113,11 @@ def test_unmodified_kopf_operator(prepared, kubeconfig, monkeypatch):
         api.delete_namespaced_custom_object(*GROUP, "a")
         wait_for(lambda: api.list_namespaced_custom_object(*GROUP)["items"] == [])
         core = kubernetes.client.CoreV1Api(client)
-        wait_for(lambda: {item.involved_object.name for item in core.list_namespaced_event("default").items} == {"a"})
+        wait_for(
+            lambda: (
+                {item.involved_object.name for item in core.list_namespaced_event("default").items} == {"a"}
+            )
+        )
     finally:
         stop.set()
         operator.join(20)
@@ -130,5 +133,3 @@ def wait_for(check, seconds=20):
             return
         end.wait(0.05)
     raise AssertionError("it did not happen in time")
-
-

@@ -15,7 +15,10 @@ def test_get_in_all_its_shapes(kubectl):
     """get prints tables, YAML and JSON, and selects."""
     assert kubectl("get", "shops").split() == ["NAME", "SIZE", "corner", "1"]
     assert "red" in kubectl("get", "sh", "-o", "wide")
-    assert yaml.safe_load(kubectl("get", "shop", "corner", "-o", "yaml"))["spec"] == {"size": 1, "color": "red"}
+    assert yaml.safe_load(kubectl("get", "shop", "corner", "-o", "yaml"))["spec"] == {
+        "size": 1,
+        "color": "red",
+    }
     assert len(json.loads(kubectl("get", "shops", "-o", "json"))["items"]) == 1
     assert "corner" in kubectl("get", "shops", "-l", "app=shop", "-A")
     assert "No resources" in kubectl("get", "shops", "-l", "app=other")
@@ -98,7 +101,9 @@ def test_label_and_annotate(kubectl):
 @pytest.mark.usefixtures("shop")
 def test_delete_waits_for_finalizers(kubectl):
     """delete returns when the object is gone."""
-    kubectl("patch", "shop", "corner", "--type=merge", "-p", '{"metadata": {"finalizers": ["example.com/x"]}}')
+    kubectl(
+        "patch", "shop", "corner", "--type=merge", "-p", '{"metadata": {"finalizers": ["example.com/x"]}}'
+    )
 
     def release():
         while "deletionTimestamp" not in kubectl("get", "shop", "corner", "-o", "json"):

@@ -33,7 +33,9 @@ def ask(server):
             text = response.read()
         finally:
             connection.close()
-        return response.status, json.loads(text) if response.headers.get_content_type() == "application/json" else None
+        return response.status, json.loads(
+            text
+        ) if response.headers.get_content_type() == "application/json" else None
 
     return send
 
@@ -49,7 +51,9 @@ def ask(server):
         pytest.param(b'{"metadata": {"name": "a"}, "data": {"a": 1e999}}', id="infinite"),
         pytest.param(b'{"a": ' + b"9" * 10_000 + b"}", id="endless-number"),
         pytest.param(b"[" * 100_000, id="deep-list"),
-        pytest.param(b'{"metadata": {"name": "a"}, "data": ' + b'{"a":' * 5_000 + b"1" + b"}" * 5_001, id="deep-object"),
+        pytest.param(
+            b'{"metadata": {"name": "a"}, "data": ' + b'{"a":' * 5_000 + b"1" + b"}" * 5_001, id="deep-object"
+        ),
         pytest.param(b"\xff\xfe\x00", id="no-text"),
         pytest.param(b'{"metadata": "text"}', id="metadata-type"),
         pytest.param(b'{"metadata": {"name": 1}}', id="name-type"),
@@ -142,7 +146,10 @@ def test_absurd_queries_are_400(ask, query):
     assert (status, answer["reason"]) == (400, "BadRequest")
 
 
-@pytest.mark.parametrize("path", ["/nope", "/apis/no.group/v1/things", "/api/v1/a/b/c/d/e/f", "//", "/api/v1/namespaces//x", "/%00"])
+@pytest.mark.parametrize(
+    "path",
+    ["/nope", "/apis/no.group/v1/things", "/api/v1/a/b/c/d/e/f", "//", "/api/v1/namespaces//x", "/%00"],
+)
 def test_unknown_paths_are_404(ask, path):
     """What is nowhere is not found (the root is, by any number of slashes)."""
     assert ask("GET", path)[0] == (200 if path == "//" else 404)
@@ -202,5 +209,7 @@ def test_exploding_json_patch_is_413(ask):
     ask("POST", WHERE, json.dumps({"metadata": {"name": "bomb"}, "data": {"k": "x" * 1000}}))
     patch = [{"op": "add", "path": "/a", "value": ["x" * 100]}]
     patch += [{"op": "copy", "from": "/a", "path": "/a/-"} for _ in range(40)]
-    status, answer = ask("PATCH", f"{WHERE}/bomb", json.dumps(patch), Content_Type="application/json-patch+json")
+    status, answer = ask(
+        "PATCH", f"{WHERE}/bomb", json.dumps(patch), Content_Type="application/json-patch+json"
+    )
     assert (status, answer["reason"]) == (413, "RequestEntityTooLarge")

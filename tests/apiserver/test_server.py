@@ -28,8 +28,14 @@ class Client:
 
     async def ask(self, method, path, body=None, **headers):
         data = None if body is None else json.dumps(body)
-        headers = {"Authorization": f"Bearer {self.server.token}", "Content-Type": "application/json", **headers}
-        async with self.session.request(method, self.server.url + path, data=data, headers=headers) as response:
+        headers = {
+            "Authorization": f"Bearer {self.server.token}",
+            "Content-Type": "application/json",
+            **headers,
+        }
+        async with self.session.request(
+            method, self.server.url + path, data=data, headers=headers
+        ) as response:
             return response.status, await response.json(), response.headers
 
     def watch(self, path=MAPS, **query):
@@ -44,7 +50,10 @@ def run(test, **options):
 
     async def main():
         connector = aiohttp.TCPConnector(limit=0)
-        async with ApiServer(new_store(), **options) as server, aiohttp.ClientSession(connector=connector) as session:
+        async with (
+            ApiServer(new_store(), **options) as server,
+            aiohttp.ClientSession(connector=connector) as session,
+        ):
             return await asyncio.wait_for(test(Client(server, session)), 60)
 
     return asyncio.run(main())

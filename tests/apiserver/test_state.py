@@ -21,7 +21,9 @@ def store():
     """A store with a definition, an object of it and a ConfigMap."""
     made = new_store()
     asyncio.run(manifests.apply(made, [*load_all(DEFINITION), *load_all(SHOP)]))
-    made.create(made.endpoint("", "v1", "configmaps"), {"metadata": {"name": "a"}, "data": {"k": "v"}}, "default")
+    made.create(
+        made.endpoint("", "v1", "configmaps"), {"metadata": {"name": "a"}, "data": {"k": "v"}}, "default"
+    )
     return made
 
 
@@ -34,7 +36,9 @@ def save(path, store):
 
 
 def test_state_comes_back(store, tmp_path):
-    """All objects are as they were, with uid and version; custom resources are served and go on being checked."""
+    """
+    All objects are as they were, with uid and version; custom resources are served and go on being checked.
+    """
     path = tmp_path / "state"
     save(path, store)
     restored = state.open_store(path, lambda is_empty: new_store(is_empty=is_empty))

@@ -114,7 +114,9 @@ class Watch:
     def __init__(self, api, path, accept, timeout, query):
         query = {"watch": "true", "timeoutSeconds": 30, **query}
         self._connection = api.connect(timeout)
-        self._connection.request("GET", f"{path}?{urllib.parse.urlencode(query)}", headers=api.headers(JSON, accept))
+        self._connection.request(
+            "GET", f"{path}?{urllib.parse.urlencode(query)}", headers=api.headers(JSON, accept)
+        )
         self._response = self._connection.getresponse()
         self.status = self._response.status
         self.headers = self._response.headers
@@ -169,7 +171,9 @@ def unique(prefix):
 
 
 def eventually(check, timeout=10):
-    """Wait until `check` gives something true, and give that: real servers establish kinds in the background."""
+    """
+    Wait until `check` gives something true, and give that: real servers establish kinds in the background.
+    """
     deadline = time.monotonic() + timeout
     while not (result := check()):
         assert time.monotonic() < deadline, "it did not happen in time"

@@ -10,6 +10,7 @@ import pytest
 
 from opkit.apiserver.server import ApiServer
 from opkit.simulation.store import Store
+
 from . import definitions
 from .client import GROUP, Api, eventually, unique
 

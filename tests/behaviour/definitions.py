@@ -26,7 +26,9 @@ SCALE = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.re
 
 
 def schema(spec=SPEC, **properties):
-    return {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec, "status": STATUS, **properties}}}
+    return {
+        "openAPIV3Schema": {"type": "object", "properties": {"spec": spec, "status": STATUS, **properties}}
+    }
 
 
 def version(name, spec=SPEC, storage=True, status=True, scale=False, columns=(), **properties):
@@ -61,7 +63,12 @@ def definition(plural, kind, *versions, scope="Namespaced", group=GROUP, short_n
 
 SIZE = {"name": "Size", "type": "integer", "jsonPath": ".spec.size"}
 ALL = [
-    definition("widgets", "Widget", version("v1", scale=True, columns=[SIZE], extra={"type": "string"}), short_names=["wd"]),
+    definition(
+        "widgets",
+        "Widget",
+        version("v1", scale=True, columns=[SIZE], extra={"type": "string"}),
+        short_names=["wd"],
+    ),
     definition("gadgets", "Gadget", version("v1", status=False)),
     definition("planets", "Planet", version("v1"), scope="Cluster"),
     definition("stricts", "Strict", version("v1", spec=STRICT_SPEC)),

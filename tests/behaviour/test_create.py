@@ -37,7 +37,10 @@ def test_client_supplied_system_metadata_is_overridden(widgets):
 
 def test_resource_version_on_create_is_rejected(api, widgets):
     """An object to be created has no version (400; older servers say 500)."""
-    assert api.post(widgets.path, widgets.body("a", {}, metadata={"resourceVersion": "1"})).status in (400, 500)
+    assert api.post(widgets.path, widgets.body("a", {}, metadata={"resourceVersion": "1"})).status in (
+        400,
+        500,
+    )
     assert api.get(widgets.at("a")).status == 404
 
 
@@ -112,7 +115,9 @@ def test_generate_name_makes_unique_names(api, widgets):
         pytest.param({"metadata": {"name": "a", "labels": {"a": "-bad-"}}}, (422,), id="bad-label"),
         pytest.param({"metadata": {"name": "a", "labels": {"a": 1}}}, (400,), id="label-type"),
         pytest.param({"metadata": {"name": "a", "annotations": {"a": 1}}}, (400,), id="annotation-type"),
-        pytest.param({"metadata": {"name": "a", "annotations": {"a": "x" * 270000}}}, (422,), id="big-annotations"),
+        pytest.param(
+            {"metadata": {"name": "a", "annotations": {"a": "x" * 270000}}}, (422,), id="big-annotations"
+        ),
         pytest.param({"metadata": {"name": "a", "ownerReferences": [{"name": "x"}]}}, (422,), id="bad-owner"),
         pytest.param({"metadata": {"name": "a", "finalizers": ["not valid!"]}}, (422,), id="bad-finalizer"),
         pytest.param({"metadata": []}, (400,), id="metadata-type"),

@@ -25,7 +25,9 @@ def test_from_the_lists_version_later_changes_only_in_order(api, widgets):
 
 @pytest.mark.parametrize("query", [{}, {"resourceVersion": "0"}, {"resourceVersion": ""}])
 def test_without_a_version_all_that_exists_comes_first(api, widgets, query):
-    """Without a version or with 0, existing objects are added with their own versions, then changes follow."""
+    """
+    Without a version or with 0, existing objects are added with their own versions, then changes follow.
+    """
     existing = [widgets.create(name, {})["metadata"]["resourceVersion"] for name in "ab"]
     with widgets.watch(**query) as watch:
         first = brief(watch.take(2))
@@ -80,7 +82,9 @@ def test_no_gap_and_no_duplicate_under_concurrent_writes(api, widgets):
             listed = [item["metadata"]["name"] for item in page["items"]]
             with widgets.watch(resourceVersion=page["metadata"]["resourceVersion"]) as watch:
                 last = f"w{total - 1:03}"
-                watched = [] if last in listed else [e["object"]["metadata"]["name"] for e in watch.until(last)]
+                watched = (
+                    [] if last in listed else [e["object"]["metadata"]["name"] for e in watch.until(last)]
+                )
             assert listed + watched == [f"w{number:03}" for number in range(total)]
     finally:
         writer.join()
@@ -94,20 +98,28 @@ def test_timeout_closes_the_stream_cleanly(api, widgets):
 
 def test_bookmark_arrives_before_the_timeout(api, widgets, configmaps):
     """Asked for, and if anything has happened: a bookmark with a version and nothing else."""
-    with widgets.watch(resourceVersion=widgets.version(), timeoutSeconds=4, allowWatchBookmarks="true") as watch:
+    with widgets.watch(
+        resourceVersion=widgets.version(), timeoutSeconds=4, allowWatchBookmarks="true"
+    ) as watch:
         widgets.create("a", {})
         events = watch.rest()
     assert [event["type"] for event in events[:2]] == ["ADDED", "BOOKMARK"]
     bookmark = events[-1]["object"]
     assert bookmark["kind"] == "Widget" and bookmark["apiVersion"] == f"{GROUP}/v1"
-    assert int(bookmark["metadata"]["resourceVersion"]) >= int(events[0]["object"]["metadata"]["resourceVersion"])
+    assert int(bookmark["metadata"]["resourceVersion"]) >= int(
+        events[0]["object"]["metadata"]["resourceVersion"]
+    )
     assert not bookmark["metadata"].get("name") and not bookmark["metadata"].get("uid")
 
 
 def test_initial_events_are_supported_or_refused(api, widgets):
     """Newer servers send what exists and a marking bookmark, older ones refuse."""
     widgets.create("a", {})
-    query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+    query = {
+        "sendInitialEvents": "true",
+        "resourceVersionMatch": "NotOlderThan",
+        "allowWatchBookmarks": "true",
+    }
     with widgets.watch(**query) as watch:
         assert watch.status in (200, 422)
         if watch.status == 200:
@@ -117,7 +129,9 @@ def test_initial_events_are_supported_or_refused(api, widgets):
 
 
 def test_too_old_version_is_410(api, widgets):
-    """A version that is no longer known is Expired: an error event in the stream or the status of the answer."""
+    """
+    A version that is no longer known is Expired: an error event in the stream or the status of the answer.
+    """
     with widgets.watch(resourceVersion="1") as watch:
         assert watch.status in (200, 410)
         event = watch.next()

@@ -54,7 +54,9 @@ def clock():
 def make_store(clock, **options):
     """A store in which shops are defined."""
     store = Store(clock, random.Random(0), **options)
-    store.create(store.endpoint("apiextensions.k8s.io", "v1", "customresourcedefinitions"), copy.deepcopy(DEFINITION))
+    store.create(
+        store.endpoint("apiextensions.k8s.io", "v1", "customresourcedefinitions"), copy.deepcopy(DEFINITION)
+    )
     return store
 
 
@@ -75,4 +77,9 @@ def shops(store):
 
 
 def shop(name, spec=None, **meta):
-    return {"apiVersion": "example.com/v1", "kind": "Shop", "metadata": {"name": name, **meta}, "spec": spec or {}}
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": "Shop",
+        "metadata": {"name": name, **meta},
+        "spec": spec or {},
+    }

@@ -20,12 +20,20 @@ SPEC = {
             "x-kubernetes-list-map-keys": ["name"],
             "items": {
                 "type": "object",
-                "properties": {"name": {"type": "string"}, "size": {"type": "integer"}, "color": {"type": "string"}},
+                "properties": {
+                    "name": {"type": "string"},
+                    "size": {"type": "integer"},
+                    "color": {"type": "string"},
+                },
             },
         },
         "tags": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
         "plain": {"type": "array", "items": {"type": "string"}},
-        "whole": {"type": "object", "x-kubernetes-map-type": "atomic", "additionalProperties": {"type": "string"}},
+        "whole": {
+            "type": "object",
+            "x-kubernetes-map-type": "atomic",
+            "additionalProperties": {"type": "string"},
+        },
         "open": {"type": "object", "additionalProperties": {"type": "string"}},
     },
 }
@@ -36,12 +44,20 @@ def apply():
     """Apply a spec in the name of a manager; gives the spec that comes of it."""
     store = Store(Clock(), random.Random(0))
     definition = copy.deepcopy(DEFINITION)
-    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = {"type": "object", "properties": {"spec": SPEC}}
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = {
+        "type": "object",
+        "properties": {"spec": SPEC},
+    }
     store.create(store.endpoint("apiextensions.k8s.io", "v1", "customresourcedefinitions"), definition)
     shops = store.endpoint("example.com", "v1", "shops")
 
     def run(manager, spec, force=False):
-        body = {"apiVersion": "example.com/v1", "kind": "Shop", "metadata": {"name": "a"}, "spec": copy.deepcopy(spec)}
+        body = {
+            "apiVersion": "example.com/v1",
+            "kind": "Shop",
+            "metadata": {"name": "a"},
+            "spec": copy.deepcopy(spec),
+        }
         record, _ = store.apply(shops, "a", "default", body, Options(manager=manager, force=force))
         return record.body().get("spec")
 

@@ -57,7 +57,10 @@ def test_unreachable_and_lost_answers_differ():
 def test_stream_faults_reach_the_named_streams_only():
     """Streams of other resources, and closed ones, are left alone."""
     plan, ended = FaultPlan(), []
-    shops, pods = Stream("shops", lambda error: ended.append(("shops", error.status))), Stream("pods", ended.append)
+    shops, pods = (
+        Stream("shops", lambda error: ended.append(("shops", error.status))),
+        Stream("pods", ended.append),
+    )
     plan.opened(shops)
     plan.opened(pods)
     assert plan.watch("shops").error(503) == 1

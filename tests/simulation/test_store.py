@@ -1,4 +1,6 @@
-"""The store by itself: determinism, borders, history, statistics. What a server does is in the behaviour suite."""
+"""
+The store by itself: determinism, borders, history, statistics. What a server does is in the behaviour suite.
+"""
 
 import random
 
@@ -47,7 +49,11 @@ def test_refused_write_changes_nothing(store, shops):
     store.create(shops, shop("a", finalizers=["example.com/x"]), "default")
     watcher = store.watch(shops, Selection(), store.version, lambda: None)
     before = store.statistics()
-    for patch in ({"metadata": {"labels": {"a": "-"}}}, {"metadata": {"uid": "x"}}, {"metadata": {"name": "b"}}):
+    for patch in (
+        {"metadata": {"labels": {"a": "-"}}},
+        {"metadata": {"uid": "x"}},
+        {"metadata": {"name": "b"}},
+    ):
         with pytest.raises(ApiError):
             store.patch(shops, "a", "default", patch)
     assert store.statistics() == before and watcher.drain() == []
@@ -160,13 +166,17 @@ def test_kind_that_is_taken_is_not_accepted(store):
     again = {"metadata": {"name": "stores.example.com"}, "spec": {**body["spec"], "names": names}}
     store.create(definitions, again)
     stored = definitions.decode(store.get(definitions, "stores.example.com"))
-    assert [(item["type"], item["status"]) for item in stored["status"]["conditions"]] == [("NamesAccepted", "False")]
+    assert [(item["type"], item["status"]) for item in stored["status"]["conditions"]] == [
+        ("NamesAccepted", "False")
+    ]
 
 
 @st.composite
 def histories(draw):
     """Some creations, changes and deletions of a few objects."""
-    step = st.tuples(st.sampled_from(["create", "patch", "delete"]), st.sampled_from("abcd"), st.integers(0, 3))
+    step = st.tuples(
+        st.sampled_from(["create", "patch", "delete"]), st.sampled_from("abcd"), st.integers(0, 3)
+    )
     return draw(st.lists(step, max_size=25))
 
 
