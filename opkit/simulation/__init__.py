@@ -19,7 +19,7 @@ watchers told.
     fieldsets    sets of fields as in `managedFields`; `managers` keeps them; `apply` is server-side apply
     deletion     finalizers, preconditions, propagation
     garbage      owner references and namespaces, collected where that is wanted
-    definitions  custom resource definitions
+    definitions  custom resource definitions; `establishment` serves what they define
     discovery, tables        documents for clients
     refusals     the errors, with the status codes and reasons of a real server
     faults       what goes wrong on demand, for tests

@@ -176,7 +176,7 @@ def _column(column: Raw) -> Column:
     )
 
 
-def accepted(names: Raw, stored: list[str]) -> Raw:
+def pending(stored: list[str]) -> Raw:
     """The status of a definition before its names are judged."""
     return {"acceptedNames": {"plural": "", "kind": ""}, "conditions": [], "storedVersions": stored}
 

@@ -51,8 +51,8 @@ def label_causes(labels: Mapping[str, str]) -> Iterator[Cause]:
             yield bad_value(
                 "metadata.labels",
                 value,
-                "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.',"
-                " and must start and end with an alphanumeric character (at most 63)",
+                "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or"
+                " '.', and must start and end with an alphanumeric character (at most 63)",
             )
 
 

@@ -20,6 +20,7 @@ from opkit.simulation import (
     apply,
     definitions,
     deletion,
+    establishment,
     lists,
     metadata,
     patches,
@@ -123,6 +124,10 @@ class Store:
     def records(self, endpoint: Endpoint, namespace: str | None = None) -> list[Record]:
         """All objects as they are now, in order."""
         return list(self._shelves[endpoint.kind.key].all(namespace))
+
+    def count(self, kind: Kind) -> int:
+        """How many objects of a kind there are now."""
+        return len(self._shelves[kind.key])
 
     def list(
         self,
@@ -295,7 +300,7 @@ class Store:
         self._shelves[kind.key].put(Change("ADDED" if previous is None else "MODIFIED", record, previous))
         self._tell()
         if definitions.is_definition(kind):
-            self._define(kind, body, record, is_new=previous is None)
+            establishment.define(self, kind, body, record, is_new=previous is None)
         if self._garbage is not None:
             self._garbage.notice(kind, record, body)
         return record
@@ -306,9 +311,9 @@ class Store:
         self._shelves[kind.key].put(Change("DELETED", record.at(self.version), record))
         self._tell()
         if definitions.is_definition(kind):
-            self._undefine(record)
+            establishment.undefine(self, record)
         elif not kind.is_builtin:
-            self._finish_definition(kind)
+            establishment.finish(self, kind)
         if self._garbage is not None:
             self._garbage.notice(kind, record, None)
 
@@ -361,65 +366,17 @@ class Store:
         body["spec"] = {**body.get("spec", {}), "finalizers": []}
         self.replace(endpoint, name, None, body, Options(subresource="finalize"))
 
-    # Custom resource definitions
+    # Kinds that come and go
 
-    def _define(self, kind: Kind, body: Raw, record: Record, is_new: bool) -> None:
-        """
-        Serve what a definition defines; a new one is accepted in two more steps, as clients wait for that.
-        """
-        defined = definitions.kind_of(body)
-        if is_new:
-            self._establish(kind, defined, body, record)
-        elif (defined.group, defined.plural) in self._kinds:
-            self._kinds[defined.group, defined.plural] = defined
-            if body["metadata"].get("deletionTimestamp") and definitions.CLEANUP_FINALIZER in (
-                body["metadata"].get("finalizers") or ()
-            ):
-                self._clear(defined)
-
-    def _establish(self, kind: Kind, defined: Kind, body: Raw, record: Record) -> None:
-        key = (defined.group, defined.plural)
-        taken = any(other.group == key[0] and other.kind == defined.kind for other in self._kinds.values())
-        time = self.timestamp()
-        stored = [version["name"] for version in body["spec"]["versions"] if version.get("storage")]
-        status = definitions.accepted(body["spec"]["names"], stored)
-        reason, message = (
-            ("KindConflict", "the kind is in use") if taken else ("NoConflicts", "no conflicts found")
-        )
-        status["conditions"] = [definitions.condition("NamesAccepted", not taken, reason, message, time)]
-        if not taken:
-            status["acceptedNames"] = body["spec"]["names"]
-        record = self.commit(kind, {**body, "metadata": dict(body["metadata"]), "status": status}, record)
-        if not taken:
-            self._kinds[key] = defined
+    def install(self, kind: Kind) -> None:
+        """Serve a kind, or what has become of it."""
+        key = (kind.group, kind.plural)
+        self._kinds[key] = kind
+        if key not in self._shelves:
             self._shelves[key] = self._new_shelf()
-            message = "the initial names have been accepted"
-            mark = definitions.condition("Established", True, "InitialNamesAccepted", message, time)
-            status = {**status, "conditions": [*status["conditions"], mark]}
-            self.commit(kind, {**body, "metadata": dict(body["metadata"]), "status": status}, record)
 
-    def _clear(self, defined: Kind) -> None:
-        """The definition is being deleted: its objects go first."""
-        endpoint = Endpoint(defined, defined.versions[0])
-        for record in self.records(endpoint):
-            if self.find(endpoint, record.name, record.namespace) is record:
-                deletion.delete(self, endpoint, record, DeleteOptions())
-        self._finish_definition(defined)
-
-    def _finish_definition(self, defined: Kind) -> None:
-        """When the last object of a definition that is being deleted is gone, the definition goes."""
-        endpoint = self.endpoint(definitions.GROUP, "v1", definitions.PLURAL)
-        record = self.find(endpoint, defined.qualified)
-        if record is None or len(self._shelves[defined.key]):
-            return
-        body = endpoint.decode(record)
-        finalizers = body["metadata"].get("finalizers") or []
-        if body["metadata"].get("deletionTimestamp") and definitions.CLEANUP_FINALIZER in finalizers:
-            rest = [name for name in finalizers if name != definitions.CLEANUP_FINALIZER]
-            self.patch(endpoint, record.name, None, {"metadata": {"finalizers": rest}})
-
-    def _undefine(self, record: Record) -> None:
-        plural, _, group = record.name.partition(".")
+    def uninstall(self, group: str, plural: str) -> None:
+        """Serve a kind no longer; its watches end."""
         if self._kinds.pop((group, plural), None) is not None:
             self._shelves.pop((group, plural)).close_watchers()
 
@@ -457,9 +414,7 @@ class Store:
         kind = self._kinds[key]
         record = Record.of(body, version)
         if definitions.is_definition(kind):
-            defined = definitions.kind_of(body)
-            self._kinds[defined.group, defined.plural] = defined
-            self._shelves[defined.group, defined.plural] = self._new_shelf()
+            self.install(definitions.kind_of(body))
         self._shelves[kind.key].put(Change("ADDED", record, None))
         if self._garbage is not None:
             self._garbage.notice(kind, record, body)

@@ -124,7 +124,7 @@ def test_watch_of_a_client_that_has_gone_is_forgotten():
         response = await client.watch()
         assert client.server.store.statistics()["watchers"] == 1
         response.close()
-        while client.server.store.statistics()["watchers"]:
+        while client.server.store.statistics()["watchers"]:  # noqa: ASYNC110  (the server tells nobody of this)
             await asyncio.sleep(0.01)
 
     run(test)

@@ -140,7 +140,7 @@ def test_keeper_writes_changes_soon_and_at_the_end(tmp_path):
             assert path.exists()
             store.create(maps, {"metadata": {"name": "soon"}}, "default")
             async with asyncio.timeout(10):
-                while b'"soon"' not in path.read_bytes():
+                while b'"soon"' not in path.read_bytes():  # noqa: ASYNC110  (files tell nobody of a change)
                     await asyncio.sleep(0.02)
             store.create(maps, {"metadata": {"name": "last"}}, "default")
         assert b'"last"' in path.read_bytes()

@@ -47,7 +47,7 @@ class Reader:
 
     async def until(self, check):
         async with asyncio.timeout(5):
-            while not check(self):
+            while not check(self):  # noqa: ASYNC110  (any state of the reader may be waited for)
                 await asyncio.sleep(0)
 
     async def ended(self):
