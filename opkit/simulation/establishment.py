@@ -1,5 +1,6 @@
 """
-How a definition becomes a kind that is served, and how it goes: objects first, then the definition, then the kind.
+How a definition becomes a kind that is served, and how it goes: objects first, then the definition, then
+the kind.
 
 Each function is called by the store right after it has stored or removed a definition, in the same step.
 """
@@ -32,7 +33,9 @@ def define(store: Store, kind: Kind, body: Raw, record: Record, is_new: bool) ->
 def undefine(store: Store, record: Record) -> None:
     """The definition is gone, and with it what it defined."""
     plural, _, group = record.name.partition(".")
-    store.uninstall(group, plural)
+    kind = store.kind_at((group, plural))
+    if kind is not None and not kind.is_builtin:
+        store.uninstall(kind)
 
 
 def finish(store: Store, defined: Kind) -> None:
@@ -49,9 +52,8 @@ def finish(store: Store, defined: Kind) -> None:
 
 def _is_going(body: Raw) -> bool:
     meta = body["metadata"]
-    return bool(meta.get("deletionTimestamp")) and definitions.CLEANUP_FINALIZER in (
-        meta.get("finalizers") or ()
-    )
+    is_guarded = definitions.CLEANUP_FINALIZER in (meta.get("finalizers") or ())
+    return is_guarded and bool(meta.get("deletionTimestamp"))
 
 
 def _clear(store: Store, defined: Kind) -> None:
@@ -64,13 +66,16 @@ def _clear(store: Store, defined: Kind) -> None:
 
 
 def _establish(store: Store, kind: Kind, defined: Kind, body: Raw, record: Record) -> None:
-    is_taken = any(other.group == defined.group and other.kind == defined.kind for other in store.kinds())
+    is_taken = any(
+        other.group == defined.group and (other.kind == defined.kind or other.plural == defined.plural)
+        for other in store.kinds()
+    )
     time = store.timestamp()
     stored = [version["name"] for version in body["spec"]["versions"] if version.get("storage")]
     status = definitions.pending(stored)
-    reason, message = (
-        ("KindConflict", "the kind is in use") if is_taken else ("NoConflicts", "no conflicts found")
-    )
+    reason, message = ("NoConflicts", "no conflicts found")
+    if is_taken:
+        reason, message = ("KindConflict", "the kind or its plural is in use")
     status["conditions"] = [definitions.condition("NamesAccepted", not is_taken, reason, message, time)]
     if not is_taken:
         status["acceptedNames"] = body["spec"]["names"]

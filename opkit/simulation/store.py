@@ -213,58 +213,7 @@ class Store:
         Server-side apply. Tells whether the object was created. Raises 409 with a cause per contested field.
         """
         self._check_subresource(endpoint, options)
-        writes.check_type(endpoint, body)
-        meta = metadata.clean(endpoint.kind, body)
-        if "managedFields" in meta:
-            raise refusals.bad_request("metadata.managedFields must be nil")
-        record = self.find(endpoint, name, namespace)
-        if record is not None and meta.get("uid", record.uid) != record.uid:
-            raise refusals.conflict(endpoint.kind, name, "Precondition failed: UID in precondition")
-        config = {
-            key: value
-            for key, value in body.items()
-            if key != "status" or not self._splits(endpoint, options)
-        }
-        if options.subresource == "status":
-            config = {key: value for key, value in body.items() if key in ("apiVersion", "kind", "status")}
-        config["metadata"] = {} if options.subresource else meta
-        return self._apply(endpoint, name, namespace, config, options, record)
-
-    def _splits(self, endpoint: Endpoint, options: Options) -> bool:
-        return endpoint.version.has_status and not options.subresource
-
-    def _apply(
-        self,
-        endpoint: Endpoint,
-        name: str,
-        namespace: str | None,
-        config: Raw,
-        options: Options,
-        record: Record | None,
-    ) -> tuple[Record, bool]:
-        live = endpoint.decode(record) if record is not None else {"metadata": {}}
-        result = apply.apply(
-            endpoint,
-            live,
-            config,
-            manager=options.manager,
-            subresource=options.subresource,
-            force=options.force,
-            time=self.timestamp(),
-        )
-        body = {**result.body, "apiVersion": endpoint.api_version, "kind": endpoint.kind.kind}
-        body["metadata"]["name"] = name
-        if record is not None:
-            if "resourceVersion" not in config["metadata"]:
-                body["metadata"].pop("resourceVersion", None)
-            return (
-                writes.update(self, endpoint, record, body, options, is_patch=True, entries=result.entries),
-                False,
-            )
-        if options.subresource:
-            raise refusals.not_found(endpoint.kind, name)
-        body["metadata"].pop("resourceVersion", None)
-        return writes.create(self, endpoint, body, namespace, options, result.entries), True
+        return apply.write(self, endpoint, name, namespace, body, options)
 
     def delete(
         self, endpoint: Endpoint, name: str, namespace: str | None, options: DeleteOptions | None = None
@@ -375,10 +324,10 @@ class Store:
         if key not in self._shelves:
             self._shelves[key] = self._new_shelf()
 
-    def uninstall(self, group: str, plural: str) -> None:
+    def uninstall(self, kind: Kind) -> None:
         """Serve a kind no longer; its watches end."""
-        if self._kinds.pop((group, plural), None) is not None:
-            self._shelves.pop((group, plural)).close_watchers()
+        del self._kinds[kind.key]
+        self._shelves.pop(kind.key).close_watchers()
 
     # The whole
 
