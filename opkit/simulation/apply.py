@@ -1,8 +1,8 @@
 """
 Server-side apply: what a manager wants of an object is merged into it, with what others own protected.
 
-Takes decoded bodies that are the caller's own; merges them, and has the result stored by the ordinary create or
-update, which keep all other rules.
+Takes decoded bodies that are the caller's own; merges them, and has the result stored by the ordinary create
+or update, which keep all other rules.
 """
 
 from __future__ import annotations
