@@ -129,7 +129,12 @@ def bookmark(endpoint: Endpoint, version: int, is_end_of_list: bool = False) -> 
 
 
 def error_event(error: ApiError) -> bytes:
-    return encode({"type": "ERROR", "object": refusals.status_of(error)}) + b"\n"
+    return any_event("ERROR", refusals.status_of(error))
+
+
+def any_event(type: str, body: Raw) -> bytes:
+    """One line of a watch stream with whatever object."""
+    return encode({"type": type, "object": body}) + b"\n"
 
 
 def _list_meta(page: Page) -> Raw:

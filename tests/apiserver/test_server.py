@@ -225,6 +225,25 @@ def test_stream_faults_on_demand():
     run(test, faults=faults)
 
 
+def test_events_are_held_and_injected_on_demand():
+    """A held stream sends nothing until it is released; an injected event is one that never happened."""
+    faults = FaultPlan()
+
+    async def test(client):
+        async with client.watch(resourceVersion=str(client.server.store.version)) as response:
+            faults.watch("configmaps").hold()
+            await client.ask("POST", MAPS, body("a"))
+            line = asyncio.create_task(response.content.readline())
+            done, _ = await asyncio.wait([line], timeout=0.1)
+            assert not done
+            faults.watch("configmaps").release()
+            assert json.loads(await line)["object"]["metadata"]["name"] == "a"
+            faults.watch("configmaps").send("ADDED", {"metadata": {"name": "ghost"}})
+            assert (await next_event(response))["object"] == {"metadata": {"name": "ghost"}}
+
+    run(test, faults=faults)
+
+
 def test_errors_of_our_own_are_500_and_logged(monkeypatch, caplog):
     """A defect is told as such, once in the log, and the server goes on."""
 
