@@ -27,9 +27,7 @@ _LAST_BOOKMARK = 2.0
 class WatchStream:
     """Serves one watch until its time is over, the client goes, or the server stops."""
 
-    def __init__(
-        self, store: Store, endpoint: Endpoint, view: View, query: ListQuery, timeout: float
-    ) -> None:
+    def __init__(self, store: Store, endpoint: Endpoint, view: View, query: ListQuery, timeout: float) -> None:
         self._store = store
         self._endpoint = endpoint
         self._view = view
@@ -46,9 +44,7 @@ class WatchStream:
 
     async def serve(self, request: web.BaseRequest, faults: FaultPlan) -> web.StreamResponse:
         query = self._query
-        response = web.StreamResponse(
-            headers={"Content-Type": "application/json", "Cache-Control": "no-cache"}
-        )
+        response = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": "no-cache"})
         response.enable_chunked_encoding()
         stream = Stream(self._endpoint.kind.plural, self._bell.fail, self._bell.ring)
         try:

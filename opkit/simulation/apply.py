@@ -118,8 +118,7 @@ def _refuse_conflicts(others: list[Entry], contested: Fields) -> None:
         refusals.Cause(
             "FieldManagerConflict",
             fieldsets.show(path),
-            f'conflict with "{entry.manager}"'
-            + (f" using {entry.api_version}" if entry.operation != APPLY else ""),
+            f'conflict with "{entry.manager}"' + (f" using {entry.api_version}" if entry.operation != APPLY else ""),
         )
         for entry in others
         for path in sorted(entry.fields & contested)
@@ -142,9 +141,7 @@ def _merged(live: Any, config: Any, rules: Rules) -> Any:
 
 
 def _merged_items(live: list[Any], config: list[Any], rules: Rules) -> list[Any]:
-    positions = {
-        fieldsets.item_step(item, rules.keys): i for i, item in enumerate(live) if isinstance(item, dict)
-    }
+    positions = {fieldsets.item_step(item, rules.keys): i for i, item in enumerate(live) if isinstance(item, dict)}
     for item in config:
         position = positions.get(fieldsets.item_step(item, rules.keys)) if isinstance(item, dict) else None
         if position is None:
@@ -189,11 +186,7 @@ def _place(node: Any, step: str) -> Any:
         return None
     value = json.loads(step[2:])
     for index, item in enumerate(node):
-        if (
-            item == value
-            if step.startswith("v:")
-            else isinstance(item, dict) and value.items() <= item.items()
-        ):
+        if item == value if step.startswith("v:") else isinstance(item, dict) and value.items() <= item.items():
             return index
     return None
 

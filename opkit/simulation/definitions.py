@@ -61,17 +61,13 @@ def causes(body: Raw) -> Iterator[Cause]:
             yield required(f"spec.names.{field}")
     plural = names.get("plural")
     if isinstance(plural, str) and not _DNS_LABEL.fullmatch(plural):
-        yield bad_value(
-            "spec.names.plural", plural, "a DNS-1035 label must consist of lower case alphanumerics"
-        )
+        yield bad_value("spec.names.plural", plural, "a DNS-1035 label must consist of lower case alphanumerics")
     if spec.get("scope") and spec["scope"] not in ("Namespaced", "Cluster"):
         message = f'Unsupported value: "{spec["scope"]}": supported values: "Cluster", "Namespaced"'
         yield Cause("FieldValueNotSupported", "spec.scope", message)
     expected = f"{plural}.{spec.get('group')}"
     if body["metadata"].get("name") != expected:
-        yield bad_value(
-            "metadata.name", body["metadata"].get("name"), 'must be spec.names.plural+"."+spec.group'
-        )
+        yield bad_value("metadata.name", body["metadata"].get("name"), 'must be spec.names.plural+"."+spec.group')
     yield from _version_causes(spec.get("versions"))
 
 
@@ -80,9 +76,7 @@ def _version_causes(versions: Any) -> Iterator[Cause]:
         yield required("spec.versions", "must have at least one version")
         return
     if sum(1 for version in versions if version.get("storage")) != 1:
-        yield bad_value(
-            "spec.versions", len(versions), "must have exactly one version marked as storage version"
-        )
+        yield bad_value("spec.versions", len(versions), "must have exactly one version marked as storage version")
     for index, version in enumerate(versions):
         path = f"spec.versions[{index}]"
         name = version.get("name")
@@ -93,9 +87,7 @@ def _version_causes(versions: Any) -> Iterator[Cause]:
             yield required(f"{path}.schema.openAPIV3Schema", "schemas are required")
         else:
             yield from _schema_causes(schema, f"{path}.schema.openAPIV3Schema")
-        yield from _scale_causes(
-            (version.get("subresources") or {}).get("scale"), f"{path}.subresources.scale"
-        )
+        yield from _scale_causes((version.get("subresources") or {}).get("scale"), f"{path}.subresources.scale")
 
 
 def _scale_causes(scale: Raw | None, path: str) -> Iterator[Cause]:

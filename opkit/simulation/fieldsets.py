@@ -117,9 +117,7 @@ def of(body: Raw, rules: Rules) -> Fields:
 def changed(old: Raw, new: Raw, rules: Rules) -> tuple[Fields, Fields]:
     """The fields that are set anew or to another value, and those that are gone."""
     before, after = values(old, rules), values(new, rules)
-    different = frozenset(
-        path for path, value in after.items() if path not in before or before[path] != value
-    )
+    different = frozenset(path for path, value in after.items() if path not in before or before[path] != value)
     return different, frozenset(before.keys() - after.keys())
 
 

@@ -46,9 +46,7 @@ def page(
             shelf.since(version)
         except ApiError:
             raise refusals.token_expired() from None
-    found = (
-        shelf.at(version, selection.namespace, start) if token or exact else shelf.all(selection.namespace)
-    )
+    found = shelf.at(version, selection.namespace, start) if token or exact else shelf.all(selection.namespace)
     if selection.is_narrow:
         found = (record for record in found if selection.selects(record))
     if not limit:

@@ -49,11 +49,7 @@ class Entry:
 def rules_of(endpoint: Endpoint) -> Rules:
     """How the fields of this kind are merged."""
     schema = endpoint.version.schema
-    return (
-        SchemaRules(schema.source, is_root=True)
-        if schema is not None
-        else BuiltinRules("", endpoint.kind.kind)
-    )
+    return SchemaRules(schema.source, is_root=True) if schema is not None else BuiltinRules("", endpoint.kind.kind)
 
 
 def read(meta: Raw) -> list[Entry]:

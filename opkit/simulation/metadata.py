@@ -107,9 +107,7 @@ def _take_texts(kind: Kind, key: str, value: Any) -> dict[str, str] | None:
 
 def _wrong_type(kind: Kind, field: str, expected: str) -> ApiError:
     word = kind.kind
-    return refusals.bad_request(
-        f"{word} in this version cannot be handled as a {word}: {field} must be {expected}"
-    )
+    return refusals.bad_request(f"{word} in this version cannot be handled as a {word}: {field} must be {expected}")
 
 
 def causes(kind: Kind, meta: Raw) -> Iterator[Cause]:

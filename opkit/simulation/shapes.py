@@ -135,9 +135,7 @@ _SHAPES: dict[str, Shape] = {
     "ConfigMap": _object(data=_map(_TEXT), binaryData=_map(_TEXT)),
     "Secret": _object(data=_map(_TEXT), stringData=_map(_TEXT), type=_TEXT),
     "Namespace": _FINALIZED,
-    "Event": _object(
-        involvedObject=_object(namespace=_TEXT, name=_TEXT, kind=_TEXT), message=_TEXT, reason=_TEXT
-    ),
+    "Event": _object(involvedObject=_object(namespace=_TEXT, name=_TEXT, kind=_TEXT), message=_TEXT, reason=_TEXT),
     "Lease": _object(
         spec=_object(
             holderIdentity=_TEXT,
@@ -148,9 +146,7 @@ _SHAPES: dict[str, Shape] = {
         )
     ),
     "ServiceAccount": _object(secrets=_list(_ANY), imagePullSecrets=_list(_ANY)),
-    **dict.fromkeys(
-        ("RoleBinding", "ClusterRoleBinding"), _object(roleRef=_object(name=_TEXT), subjects=_list(_ANY))
-    ),
+    **dict.fromkeys(("RoleBinding", "ClusterRoleBinding"), _object(roleRef=_object(name=_TEXT), subjects=_list(_ANY))),
     **dict.fromkeys(("Role", "ClusterRole"), _object(rules=_list(_ANY))),
     "SelfSubjectAccessReview": _object(
         spec=_object(resourceAttributes=_object(), nonResourceAttributes=_object()), status=_object()

@@ -95,9 +95,7 @@ class Shelf:
         return self._in_order(self._records, self._keys, namespace, "")
 
     @staticmethod
-    def _in_order(
-        records: dict[str, Record], keys: list[str], namespace: str | None, start: str
-    ) -> Iterator[Record]:
+    def _in_order(records: dict[str, Record], keys: list[str], namespace: str | None, start: str) -> Iterator[Record]:
         begin, end = 0, len(keys)
         if namespace is not None:
             # "0" is the character after "/"
@@ -115,9 +113,7 @@ class Shelf:
         """
         initial: list[Seen] = []
         if since is None:
-            initial += [
-                ("ADDED", record) for record in self.all(selection.namespace) if selection.selects(record)
-            ]
+            initial += [("ADDED", record) for record in self.all(selection.namespace) if selection.selects(record)]
         else:
             initial += [seen for change in self.since(since) if (seen := selection.sees(change)) is not None]
         watcher = Watcher(selection, notify, self._forget, self._buffer_limit)

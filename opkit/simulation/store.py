@@ -150,9 +150,7 @@ class Store:
         shelf = self._shelves[endpoint.kind.key]
         return lists.page(shelf, selection, version, limit=limit, token=token, exact=exactly is not None)
 
-    def watch(
-        self, endpoint: Endpoint, selection: Selection, since: int | None, notify: Callable[[], None]
-    ) -> Watcher:
+    def watch(self, endpoint: Endpoint, selection: Selection, since: int | None, notify: Callable[[], None]) -> Watcher:
         """
         Watch what comes after `since`; with none, all that exists comes first, as additions.
 
@@ -201,9 +199,7 @@ class Store:
         elif type == "strategic" and endpoint.kind.is_builtin:
             patched = strategic.apply_strategic_patch(document, patch, endpoint.kind.kind)
         else:
-            raise refusals.unsupported_media(
-                f"{type} patches are not supported for {endpoint.kind.qualified}"
-            )
+            raise refusals.unsupported_media(f"{type} patches are not supported for {endpoint.kind.qualified}")
         return writes.update(self, endpoint, record, patched, options or Options(), is_patch=True)
 
     def apply(
@@ -218,13 +214,9 @@ class Store:
     def delete(
         self, endpoint: Endpoint, name: str, namespace: str | None, options: DeleteOptions | None = None
     ) -> Deleted:
-        return deletion.delete(
-            self, endpoint, self.get(endpoint, name, namespace), options or DeleteOptions()
-        )
+        return deletion.delete(self, endpoint, self.get(endpoint, name, namespace), options or DeleteOptions())
 
-    def delete_collection(
-        self, endpoint: Endpoint, selection: Selection, options: DeleteOptions | None = None
-    ) -> Page:
+    def delete_collection(self, endpoint: Endpoint, selection: Selection, options: DeleteOptions | None = None) -> Page:
         """Delete all that is selected. Gives them as they were."""
         page = self.list(endpoint, selection)
         for record in page.records:
@@ -233,11 +225,7 @@ class Store:
         return page
 
     def _check_subresource(self, endpoint: Endpoint, options: Options | None) -> None:
-        if (
-            options is not None
-            and options.subresource
-            and options.subresource not in endpoint.version.subresources
-        ):
+        if options is not None and options.subresource and options.subresource not in endpoint.version.subresources:
             raise refusals.no_such_resource()
 
     # Steps that the rules are made of; not for clients
@@ -304,9 +292,7 @@ class Store:
             raise refusals.forbidden(kind, name, text, [cause])
 
     def is_empty_namespace(self, name: str) -> bool:
-        return not any(
-            next(self._shelves[kind.key].all(name), None) for kind in self.stored_kinds() if kind.namespaced
-        )
+        return not any(next(self._shelves[kind.key].all(name), None) for kind in self.stored_kinds() if kind.namespaced)
 
     def finalize_namespace(self, name: str) -> None:
         """Take away what keeps an empty namespace that is being deleted."""

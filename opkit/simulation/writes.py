@@ -73,9 +73,7 @@ def create(
     if store.find(endpoint, meta["name"], namespace) is not None:
         raise refusals.already_exists(kind, meta["name"])
     time = store.timestamp()
-    managers.write(
-        meta, managers.created(endpoint, new, options.manager, time) if entries is None else entries
-    )
+    managers.write(meta, managers.created(endpoint, new, options.manager, time) if entries is None else entries)
     if options.dry_run:
         return _dry(new, "")
     return store.commit(kind, new, None)
@@ -142,9 +140,7 @@ def update(
     return store.commit(kind, new, record)
 
 
-def _new_state(
-    endpoint: Endpoint, old: Raw, meta: Raw, body: Raw, options: Options
-) -> tuple[Raw, list[Cause]]:
+def _new_state(endpoint: Endpoint, old: Raw, meta: Raw, body: Raw, options: Options) -> tuple[Raw, list[Cause]]:
     """What the write may change goes into the new state, all else stays."""
     given = endpoint.to_storage(body)
     if options.subresource:
@@ -194,8 +190,7 @@ def check_type(endpoint: Endpoint, body: Any) -> None:
         raise refusals.bad_request(f"Object 'apiVersion' is missing in the body for {kind.kind}")
     if version != endpoint.api_version:
         raise refusals.bad_request(
-            f"the API version in the data ({version}) does not match the expected API version"
-            f" ({endpoint.api_version})"
+            f"the API version in the data ({version}) does not match the expected API version ({endpoint.api_version})"
         )
     if name != kind.kind and kind.is_builtin:
         raise refusals.bad_request(f'{name} in version "{version}" cannot be handled as a {kind.kind}')
@@ -314,9 +309,7 @@ def _review(endpoint: Endpoint, body: Raw) -> Record:
     if not isinstance(spec, dict):
         raise refusals.invalid(endpoint.kind, "", [refusals.required("spec")])
     if bool(spec.get("resourceAttributes")) == bool(spec.get("nonResourceAttributes")):
-        cause = bad_value(
-            "spec.resourceAttributes", None, "exactly one of resource and nonResource is needed"
-        )
+        cause = bad_value("spec.resourceAttributes", None, "exactly one of resource and nonResource is needed")
         raise refusals.invalid(endpoint.kind, "", [cause])
     answer = {
         "metadata": {},

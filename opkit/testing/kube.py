@@ -65,9 +65,7 @@ class KubeServer:
             raise KubeServerError("set KUBEBUILDER_ASSETS to the folder that holds etcd and kube-apiserver")
         for binary in ("etcd", "kube-apiserver"):
             if not os.access(folder / binary, os.X_OK):
-                raise KubeServerError(
-                    f"there is no program {binary} in {folder}, which KUBEBUILDER_ASSETS names"
-                )
+                raise KubeServerError(f"there is no program {binary} in {folder}, which KUBEBUILDER_ASSETS names")
         self._assets = folder
         self._timeout = timeout
         self._etcd: _Process | None = None
@@ -212,9 +210,7 @@ class KubeServer:
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "kube",
-            "contexts": [
-                {"name": "kube", "context": {"cluster": "kube", "user": "admin", "namespace": "default"}}
-            ],
+            "contexts": [{"name": "kube", "context": {"cluster": "kube", "user": "admin", "namespace": "default"}}],
             "clusters": [{"name": "kube", "cluster": cluster}],
             "users": [{"name": "admin", "user": {"token": self.token}}],
         }
@@ -224,13 +220,9 @@ class KubeServer:
         deadline = time.monotonic() + self._timeout
         while not is_ready():
             if process.has_ended:
-                raise KubeServerError(
-                    f"{process.name} ended at once; the end of its log: {process.log_tail()}"
-                )
+                raise KubeServerError(f"{process.name} ended at once; the end of its log: {process.log_tail()}")
             if time.monotonic() > deadline:
-                raise KubeServerError(
-                    f"{process.name} was not ready in {self._timeout:g} s: {process.log_tail()}"
-                )
+                raise KubeServerError(f"{process.name} was not ready in {self._timeout:g} s: {process.log_tail()}")
             time.sleep(_POLL)
 
     def _is_ready(self) -> bool:

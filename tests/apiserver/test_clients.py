@@ -94,9 +94,7 @@ def test_unmodified_kopf_operator(prepared, kubeconfig, monkeypatch):
 
     def run():
         loop = asyncio.new_event_loop()
-        loop.run_until_complete(
-            kopf.operator(registry=registry, clusterwide=True, stop_flag=stop, ready_flag=ready)
-        )
+        loop.run_until_complete(kopf.operator(registry=registry, clusterwide=True, stop_flag=stop, ready_flag=ready))
         loop.close()
 
     operator = threading.Thread(target=run)
@@ -113,11 +111,7 @@ def test_unmodified_kopf_operator(prepared, kubeconfig, monkeypatch):
         api.delete_namespaced_custom_object(*GROUP, "a")
         wait_for(lambda: api.list_namespaced_custom_object(*GROUP)["items"] == [])
         core = kubernetes.client.CoreV1Api(client)
-        wait_for(
-            lambda: (
-                {item.involved_object.name for item in core.list_namespaced_event("default").items} == {"a"}
-            )
-        )
+        wait_for(lambda: {item.involved_object.name for item in core.list_namespaced_event("default").items} == {"a"})
     finally:
         stop.set()
         operator.join(20)

@@ -101,9 +101,7 @@ def test_label_and_annotate(kubectl):
 @pytest.mark.usefixtures("shop")
 def test_delete_waits_for_finalizers(kubectl):
     """delete returns when the object is gone."""
-    kubectl(
-        "patch", "shop", "corner", "--type=merge", "-p", '{"metadata": {"finalizers": ["example.com/x"]}}'
-    )
+    kubectl("patch", "shop", "corner", "--type=merge", "-p", '{"metadata": {"finalizers": ["example.com/x"]}}')
 
     def release():
         while "deletionTimestamp" not in kubectl("get", "shop", "corner", "-o", "json"):

@@ -33,9 +33,7 @@ def ask(server):
             text = response.read()
         finally:
             connection.close()
-        return response.status, json.loads(
-            text
-        ) if response.headers.get_content_type() == "application/json" else None
+        return response.status, json.loads(text) if response.headers.get_content_type() == "application/json" else None
 
     return send
 
@@ -209,7 +207,5 @@ def test_exploding_json_patch_is_413(ask):
     ask("POST", WHERE, json.dumps({"metadata": {"name": "bomb"}, "data": {"k": "x" * 1000}}))
     patch = [{"op": "add", "path": "/a", "value": ["x" * 100]}]
     patch += [{"op": "copy", "from": "/a", "path": "/a/-"} for _ in range(40)]
-    status, answer = ask(
-        "PATCH", f"{WHERE}/bomb", json.dumps(patch), Content_Type="application/json-patch+json"
-    )
+    status, answer = ask("PATCH", f"{WHERE}/bomb", json.dumps(patch), Content_Type="application/json-patch+json")
     assert (status, answer["reason"]) == (413, "RequestEntityTooLarge")

@@ -23,20 +23,13 @@ def field(number, value):
 
 
 def body(api_version, kind, *fields):
-    return (
-        protobuf.MAGIC
-        + field(1, field(1, api_version) + field(2, kind))
-        + field(2, b"".join(fields))
-        + field(3, "")
-    )
+    return protobuf.MAGIC + field(1, field(1, api_version) + field(2, kind)) + field(2, b"".join(fields)) + field(3, "")
 
 
 def test_secret_with_bytes():
     """Bytes become base64; empty texts count as left out."""
     meta = field(1, "s") + field(2, "") + field(11, field(1, "k") + field(2, "v" * 300))
-    decoded = protobuf.decode(
-        body("v1", "Secret", field(1, meta), field(2, field(1, "a") + field(2, b"\x00\xff")))
-    )
+    decoded = protobuf.decode(body("v1", "Secret", field(1, meta), field(2, field(1, "a") + field(2, b"\x00\xff"))))
     assert decoded == {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -47,13 +40,9 @@ def test_secret_with_bytes():
 
 def test_deployment_with_nested_messages():
     """Repeated messages, numbers and booleans."""
-    container = (
-        field(1, "c") + field(2, "image:1") + field(3, "run") + field(3, "now") + field(6, field(3, 80))
-    )
+    container = field(1, "c") + field(2, "image:1") + field(3, "run") + field(3, "now") + field(6, field(3, 80))
     template = field(1, field(11, field(1, "app") + field(2, "x"))) + field(2, field(2, container))
-    spec = (
-        field(1, 3) + field(2, field(1, field(1, "app") + field(2, "x"))) + field(3, template) + field(7, 1)
-    )
+    spec = field(1, 3) + field(2, field(1, field(1, "app") + field(2, "x"))) + field(3, template) + field(7, 1)
     decoded = protobuf.decode(body("apps/v1", "Deployment", field(1, field(1, "d")), field(2, spec)))
     assert decoded["spec"] == {
         "replicas": 3,

@@ -33,9 +33,7 @@ class Client:
             "Content-Type": "application/json",
             **headers,
         }
-        async with self.session.request(
-            method, self.server.url + path, data=data, headers=headers
-        ) as response:
+        async with self.session.request(method, self.server.url + path, data=data, headers=headers) as response:
             return response.status, await response.json(), response.headers
 
     def watch(self, path=MAPS, **query):

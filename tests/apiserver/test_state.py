@@ -21,9 +21,7 @@ def store():
     """A store with a definition, an object of it and a ConfigMap."""
     made = new_store()
     asyncio.run(manifests.apply(made, [*load_all(DEFINITION), *load_all(SHOP)]))
-    made.create(
-        made.endpoint("", "v1", "configmaps"), {"metadata": {"name": "a"}, "data": {"k": "v"}}, "default"
-    )
+    made.create(made.endpoint("", "v1", "configmaps"), {"metadata": {"name": "a"}, "data": {"k": "v"}}, "default")
     return made
 
 

@@ -114,9 +114,7 @@ class Watch:
     def __init__(self, api, path, accept, timeout, query):
         query = {"watch": "true", "timeoutSeconds": 30, **query}
         self._connection = api.connect(timeout)
-        self._connection.request(
-            "GET", f"{path}?{urllib.parse.urlencode(query)}", headers=api.headers(JSON, accept)
-        )
+        self._connection.request("GET", f"{path}?{urllib.parse.urlencode(query)}", headers=api.headers(JSON, accept))
         self._response = self._connection.getresponse()
         self.status = self._response.status
         self.headers = self._response.headers

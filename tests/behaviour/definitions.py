@@ -26,9 +26,7 @@ SCALE = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.re
 
 
 def schema(spec=SPEC, **properties):
-    return {
-        "openAPIV3Schema": {"type": "object", "properties": {"spec": spec, "status": STATUS, **properties}}
-    }
+    return {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec, "status": STATUS, **properties}}}
 
 
 def version(name, spec=SPEC, storage=True, status=True, scale=False, columns=(), **properties):

@@ -78,9 +78,7 @@ def test_lease_is_created_and_renewed_under_the_lock(api, leases):
     def renew(number):
         own = api.clone()
         try:
-            return own.put(
-                leases.at("a"), {**made, "spec": {**spec, "holderIdentity": f"other-{number}"}}
-            ).status
+            return own.put(leases.at("a"), {**made, "spec": {**spec, "holderIdentity": f"other-{number}"}}).status
         finally:
             own.close()
 
@@ -132,17 +130,13 @@ def test_events_have_two_faces(api, namespace):
         "all is well",
         "x",
     )
-    assert "message" not in body and [item["note"] for item in api.get(path).ok(200)["items"]] == [
-        "all is well"
-    ]
+    assert "message" not in body and [item["note"] for item in api.get(path).ok(200)["items"]] == ["all is well"]
 
 
 def test_namespace_phases(api):
     """A namespace is Active; deleted it is Terminating, and nothing can be created in it."""
     name = unique("gone")
-    made = api.post(
-        "/api/v1/namespaces", {"metadata": {"name": name, "finalizers": ["example.com/stay"]}}
-    ).ok(201)
+    made = api.post("/api/v1/namespaces", {"metadata": {"name": name, "finalizers": ["example.com/stay"]}}).ok(201)
     assert made["status"]["phase"] == "Active" and made["spec"]["finalizers"] == ["kubernetes"]
     deleted = api.delete(f"/api/v1/namespaces/{name}").ok(200)
     assert deleted["status"]["phase"] == "Terminating" and deleted["metadata"]["deletionTimestamp"]

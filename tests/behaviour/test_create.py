@@ -115,9 +115,7 @@ def test_generate_name_makes_unique_names(api, widgets):
         pytest.param({"metadata": {"name": "a", "labels": {"a": "-bad-"}}}, (422,), id="bad-label"),
         pytest.param({"metadata": {"name": "a", "labels": {"a": 1}}}, (400,), id="label-type"),
         pytest.param({"metadata": {"name": "a", "annotations": {"a": 1}}}, (400,), id="annotation-type"),
-        pytest.param(
-            {"metadata": {"name": "a", "annotations": {"a": "x" * 270000}}}, (422,), id="big-annotations"
-        ),
+        pytest.param({"metadata": {"name": "a", "annotations": {"a": "x" * 270000}}}, (422,), id="big-annotations"),
         pytest.param({"metadata": {"name": "a", "ownerReferences": [{"name": "x"}]}}, (422,), id="bad-owner"),
         pytest.param({"metadata": {"name": "a", "finalizers": ["not valid!"]}}, (422,), id="bad-finalizer"),
         pytest.param({"metadata": []}, (400,), id="metadata-type"),

@@ -99,9 +99,7 @@ def test_adding_a_finalizer_while_deleting_is_422(api, widgets):
     patch = {"metadata": {"finalizers": [FINALIZER, "example.com/other", "example.com/new"]}}
     status = api.patch(widgets.at("a"), patch).refused(422, reason="Invalid")
     assert "Forbidden: no new finalizers can be added if the object is being deleted" in status["message"]
-    assert widgets.patch("a", {"metadata": {"finalizers": [FINALIZER]}})["metadata"]["finalizers"] == [
-        FINALIZER
-    ]
+    assert widgets.patch("a", {"metadata": {"finalizers": [FINALIZER]}})["metadata"]["finalizers"] == [FINALIZER]
     widgets.patch("a", {"metadata": {"finalizers": None}})
 
 

@@ -157,9 +157,7 @@ def test_server_side_apply_needs_a_manager(api, widgets):
     api.patch(widgets.at("a"), widgets.body("a", {}), type=APPLY).refused(400, 422)
 
 
-@pytest.mark.parametrize(
-    ("meta", "code"), [({"name": "b"}, 400), ({"namespace": "b"}, 400), ({"uid": "b"}, 422)]
-)
+@pytest.mark.parametrize(("meta", "code"), [({"name": "b"}, 400), ({"namespace": "b"}, 400), ({"uid": "b"}, 422)])
 def test_patch_cannot_rename(api, widgets, meta, code):
     """Identity does not change."""
     widgets.create("a", {"x": 1})

@@ -15,9 +15,7 @@ import pytest
         pytest.param({"size": 1, "color": "green"}, "spec.color", "FieldValueNotSupported", id="enum"),
         pytest.param({"size": 1, "name": "A"}, "spec.name", "FieldValueInvalid", id="pattern"),
         pytest.param({"size": 1, "tags": [1]}, "spec.tags", "FieldValueInvalid", id="items"),
-        pytest.param(
-            {"size": 1, "weights": {"a": "x"}}, "spec.weights.a", "FieldValueInvalid", id="additional"
-        ),
+        pytest.param({"size": 1, "weights": {"a": "x"}}, "spec.weights.a", "FieldValueInvalid", id="additional"),
         pytest.param([], "spec", "FieldValueInvalid", id="spec-type"),
     ],
 )
@@ -25,10 +23,7 @@ def test_violations_are_422_with_causes(api, stricts, spec, field, reason):
     """Each violation is a cause that names the field; details.kind is the Kind."""
     status = api.post(stricts.path, stricts.body("a", spec)).refused(422, reason="Invalid")
     assert status["details"]["kind"] == "Strict" and status["details"]["name"] == "a"
-    causes = [
-        (cause["field"].lstrip(".").partition("[")[0], cause["reason"])
-        for cause in status["details"]["causes"]
-    ]
+    causes = [(cause["field"].lstrip(".").partition("[")[0], cause["reason"]) for cause in status["details"]["causes"]]
     assert any(found == field and reason in (None, why) for found, why in causes), causes
 
 

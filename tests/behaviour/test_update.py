@@ -31,9 +31,7 @@ def test_put_with_a_stale_version_is_409(api, widgets):
     before = widgets.create("a", {"x": 1})
     widgets.patch("a", {"spec": {"x": 2}})
     status = api.put(widgets.at("a"), {**before, "spec": {"x": 3}}).refused(409, reason="Conflict")
-    assert (
-        "the object has been modified; please apply your changes to the latest version" in status["message"]
-    )
+    assert "the object has been modified; please apply your changes to the latest version" in status["message"]
     assert status["details"]["kind"] == "widgets"
     assert widgets.get("a")["spec"] == {"x": 2}
 

@@ -82,9 +82,7 @@ def test_no_gap_and_no_duplicate_under_concurrent_writes(api, widgets):
             listed = [item["metadata"]["name"] for item in page["items"]]
             with widgets.watch(resourceVersion=page["metadata"]["resourceVersion"]) as watch:
                 last = f"w{total - 1:03}"
-                watched = (
-                    [] if last in listed else [e["object"]["metadata"]["name"] for e in watch.until(last)]
-                )
+                watched = [] if last in listed else [e["object"]["metadata"]["name"] for e in watch.until(last)]
             assert listed + watched == [f"w{number:03}" for number in range(total)]
     finally:
         writer.join()
@@ -98,17 +96,13 @@ def test_timeout_closes_the_stream_cleanly(api, widgets):
 
 def test_bookmark_arrives_before_the_timeout(api, widgets, configmaps):
     """Asked for, and if anything has happened: a bookmark with a version and nothing else."""
-    with widgets.watch(
-        resourceVersion=widgets.version(), timeoutSeconds=4, allowWatchBookmarks="true"
-    ) as watch:
+    with widgets.watch(resourceVersion=widgets.version(), timeoutSeconds=4, allowWatchBookmarks="true") as watch:
         widgets.create("a", {})
         events = watch.rest()
     assert [event["type"] for event in events[:2]] == ["ADDED", "BOOKMARK"]
     bookmark = events[-1]["object"]
     assert bookmark["kind"] == "Widget" and bookmark["apiVersion"] == f"{GROUP}/v1"
-    assert int(bookmark["metadata"]["resourceVersion"]) >= int(
-        events[0]["object"]["metadata"]["resourceVersion"]
-    )
+    assert int(bookmark["metadata"]["resourceVersion"]) >= int(events[0]["object"]["metadata"]["resourceVersion"])
     assert not bookmark["metadata"].get("name") and not bookmark["metadata"].get("uid")
 
 

@@ -54,9 +54,7 @@ def clock():
 def make_store(clock, **options):
     """A store in which shops are defined."""
     store = Store(clock, random.Random(0), **options)
-    store.create(
-        store.endpoint("apiextensions.k8s.io", "v1", "customresourcedefinitions"), copy.deepcopy(DEFINITION)
-    )
+    store.create(store.endpoint("apiextensions.k8s.io", "v1", "customresourcedefinitions"), copy.deepcopy(DEFINITION))
     return store
 
 

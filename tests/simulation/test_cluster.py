@@ -105,9 +105,7 @@ def test_watch_lists_marks_and_then_follows(cluster, resource):
             await cluster.create(resource, shop(name), "default")
         reader = Reader(cluster.watch(WatchScope(resource)))
         await reader.until(lambda reader: len(reader.batches) >= 4)
-        kinds = [
-            batch if isinstance(batch, Mark) else [type for type, _ in batch] for batch in reader.batches
-        ]
+        kinds = [batch if isinstance(batch, Mark) else [type for type, _ in batch] for batch in reader.batches]
         assert kinds[:4] == [Mark.BEGIN_LIST, ["LISTED", "LISTED"], ["LISTED"], Mark.END_LIST]
         await cluster.create(resource, shop("d"), "default")
         await cluster.delete(resource, "a", "default")
@@ -181,9 +179,7 @@ def test_watch_ends_with_its_kind(cluster, resource):
         await cluster.create(resource, shop("a"), "default")
         reader = Reader(cluster.watch(WatchScope(resource)))
         await reader.until(lambda reader: Mark.END_LIST in reader.batches)
-        definitions = cluster.store.endpoint(
-            "apiextensions.k8s.io", "v1", "customresourcedefinitions"
-        ).resource()
+        definitions = cluster.store.endpoint("apiextensions.k8s.io", "v1", "customresourcedefinitions").resource()
         await cluster.delete(definitions, "shops.example.com")
         await reader.ended()
         assert reader.events[-1] == ("DELETED", "a") and reader.error is None
@@ -226,9 +222,7 @@ def test_stream_faults(cluster, resource):
             (lambda faults: faults.error(500), 500),
         ):
             reader = Reader(cluster.watch(scope))
-            await reader.until(
-                lambda reader: Mark.END_LIST in reader.batches and list(cluster.faults.streams())
-            )
+            await reader.until(lambda reader: Mark.END_LIST in reader.batches and list(cluster.faults.streams()))
             assert act(cluster.faults.watch("shops")) == 1
             await reader.ended()
             assert reader.error.status == status
@@ -267,9 +261,7 @@ def test_topology_follows_definitions_and_namespaces(cluster, resource):
 
     async def test():
         selectors = frozenset({ResourceSelector.parse("shops"), ResourceSelector.parse("v1", "configmaps")})
-        definitions = cluster.store.endpoint(
-            "apiextensions.k8s.io", "v1", "customresourcedefinitions"
-        ).resource()
+        definitions = cluster.store.endpoint("apiextensions.k8s.io", "v1", "customresourcedefinitions").resource()
         namespaces = cluster.store.endpoint("", "v1", "namespaces").resource()
         topologies = cluster.topology(selectors, frozenset({"team-*"}), False)
         async with contextlib.aclosing(topologies):

@@ -19,8 +19,7 @@ JUNK = st.recursive(
     | st.floats(allow_nan=False)
     | st.sampled_from(["", "a", "x/y", "é"]),
     lambda inner: (
-        st.lists(inner, max_size=2)
-        | st.dictionaries(st.sampled_from(["name", "a", "spec"]), inner, max_size=2)
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["name", "a", "spec"]), inner, max_size=2)
     ),
     max_leaves=4,
 )
@@ -37,9 +36,7 @@ BODIES = {
     ("apps", "deployments"): {"spec": WORKLOAD},
     ("apps", "statefulsets"): {"spec": WORKLOAD},
     ("batch", "jobs"): {"spec": {"template": TEMPLATE}},
-    ("batch", "cronjobs"): {
-        "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": TEMPLATE}}}
-    },
+    ("batch", "cronjobs"): {"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": TEMPLATE}}}},
     ("coordination.k8s.io", "leases"): {"spec": {"holderIdentity": "a", "leaseDurationSeconds": 1}},
     ("rbac.authorization.k8s.io", "rolebindings"): {"roleRef": {"name": "a"}, "subjects": [{"name": "a"}]},
     ("example.com", "shops"): {"spec": {"a": [{"b": 1}]}, "status": {}},
@@ -116,19 +113,13 @@ def test_no_request_breaks_the_store(prepared, request_, patch_type, junk):
     for subresource in ("", *sorted(endpoint.version.subresources - {"scale"})):
         options = Options(manager="m", subresource=subresource, force=True)
         attempt(
-            lambda options=options: store.patch(
-                endpoint, name, namespace, copy.deepcopy(spoiled), "merge", options
-            )
+            lambda options=options: store.patch(endpoint, name, namespace, copy.deepcopy(spoiled), "merge", options)
         )
         attempt(
-            lambda options=options: store.patch(
-                endpoint, name, namespace, copy.deepcopy(junk), patch_type, options
-            )
+            lambda options=options: store.patch(endpoint, name, namespace, copy.deepcopy(junk), patch_type, options)
         )
         attempt(
-            lambda options=options: store.patch(
-                endpoint, name, namespace, copy.deepcopy(spoiled), patch_type, options
-            )
+            lambda options=options: store.patch(endpoint, name, namespace, copy.deepcopy(spoiled), patch_type, options)
         )
         attempt(lambda options=options: store.apply(endpoint, name, namespace, copy.deepcopy(odd), options))
         attempt(lambda options=options: store.replace(endpoint, name, namespace, copy.deepcopy(odd), options))

@@ -166,17 +166,13 @@ def test_kind_that_is_taken_is_not_accepted(store):
     again = {"metadata": {"name": "stores.example.com"}, "spec": {**body["spec"], "names": names}}
     store.create(definitions, again)
     stored = definitions.decode(store.get(definitions, "stores.example.com"))
-    assert [(item["type"], item["status"]) for item in stored["status"]["conditions"]] == [
-        ("NamesAccepted", "False")
-    ]
+    assert [(item["type"], item["status"]) for item in stored["status"]["conditions"]] == [("NamesAccepted", "False")]
 
 
 @st.composite
 def histories(draw):
     """Some creations, changes and deletions of a few objects."""
-    step = st.tuples(
-        st.sampled_from(["create", "patch", "delete"]), st.sampled_from("abcd"), st.integers(0, 3)
-    )
+    step = st.tuples(st.sampled_from(["create", "patch", "delete"]), st.sampled_from("abcd"), st.integers(0, 3))
     return draw(st.lists(step, max_size=25))
 
 

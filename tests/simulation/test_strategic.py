@@ -19,18 +19,14 @@ def containers(patch):
 @pytest.mark.parametrize(
     ("patch", "expected"),
     [
-        pytest.param(
-            {"containers": [{"name": "b", "image": "b:2"}]}, [("a", "a:1"), ("b", "b:2")], id="merge-by-key"
-        ),
+        pytest.param({"containers": [{"name": "b", "image": "b:2"}]}, [("a", "a:1"), ("b", "b:2")], id="merge-by-key"),
         pytest.param(
             {"containers": [{"name": "c", "image": "c:1"}]},
             [("a", "a:1"), ("b", "b:1"), ("c", "c:1")],
             id="add",
         ),
         pytest.param({"containers": [{"name": "a", "$patch": "delete"}]}, [("b", "b:1")], id="delete"),
-        pytest.param(
-            {"containers": [{"$patch": "replace"}, {"name": "z", "image": "z"}]}, [("z", "z")], id="replace"
-        ),
+        pytest.param({"containers": [{"$patch": "replace"}, {"name": "z", "image": "z"}]}, [("z", "z")], id="replace"),
         pytest.param(
             {
                 "$setElementOrder/containers": [{"name": "b"}, {"name": "a"}],
@@ -75,22 +71,18 @@ def test_retained_keys():
     """All other keys go."""
     document = {"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}}
     patch = {"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}}
-    assert apply_strategic_patch(document, patch, "Deployment") == {
-        "spec": {"strategy": {"type": "Recreate"}}
-    }
+    assert apply_strategic_patch(document, patch, "Deployment") == {"spec": {"strategy": {"type": "Recreate"}}}
 
 
 def test_ports_are_told_apart_by_what_their_kind_says():
     """A Service's by port, a container's by containerPort; a NetworkPolicy's are replaced."""
     service = {"spec": {"ports": [{"port": 1, "name": "a"}]}}
-    merged = apply_strategic_patch(
-        service, {"spec": {"ports": [{"port": 1, "name": "b"}, {"port": 2}]}}, "Service"
-    )
+    merged = apply_strategic_patch(service, {"spec": {"ports": [{"port": 1, "name": "b"}, {"port": 2}]}}, "Service")
     assert merged["spec"]["ports"] == [{"port": 1, "name": "b"}, {"port": 2}]
     policy = {"spec": {"ports": [{"port": 1}]}}
-    assert apply_strategic_patch(policy, {"spec": {"ports": [{"port": 2}]}}, "NetworkPolicy")["spec"][
-        "ports"
-    ] == [{"port": 2}]
+    assert apply_strategic_patch(policy, {"spec": {"ports": [{"port": 2}]}}, "NetworkPolicy")["spec"]["ports"] == [
+        {"port": 2}
+    ]
 
 
 @pytest.mark.parametrize(
