@@ -92,9 +92,7 @@ def from_json(data: bytes) -> Any:
     except RecursionError:
         raise refusals.bad_request("the object provided is nested too deeply") from None
     except ValueError as error:  # also of bytes that are not UTF-8, and of numbers with thousands of digits
-        raise refusals.bad_request(
-            f"the object provided is unrecognized: json parse error: {error}"
-        ) from None
+        raise refusals.bad_request(f"the object provided is unrecognized: json parse error: {error}") from None
 
 
 def from_yaml(data: bytes) -> Any:
@@ -104,9 +102,7 @@ def from_yaml(data: bytes) -> Any:
         return from_json(json.dumps(json_yaml.load(data), allow_nan=False).encode())
     except (yaml.YAMLError, RecursionError, ValueError, TypeError, UnicodeError) as error:
         text = " ".join(str(error).split())
-        raise refusals.bad_request(
-            f"the object provided is unrecognized: yaml parse error: {text[:300]}"
-        ) from None
+        raise refusals.bad_request(f"the object provided is unrecognized: yaml parse error: {text[:300]}") from None
 
 
 def _from_protobuf(data: bytes) -> Any:

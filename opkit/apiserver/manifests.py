@@ -29,7 +29,8 @@ class ManifestError(OpkitError):
 
 def load(paths: Iterable[str | Path]) -> list[Raw]:
     """
-    All objects of files and folders (with their subfolders, in the order of the names), in the order to apply them.
+    All objects of files and folders (with their subfolders, in the order of the names), in the order to apply
+    them.
 
     Raises `ManifestError`.
     """
@@ -57,15 +58,8 @@ def _objects(path: Path, document: Any) -> list[Raw]:
     if isinstance(document, dict) and str(document.get("kind")).endswith("List") and "items" in document:
         return [body for item in document["items"] or () for body in _objects(path, item)]
     meta = document.get("metadata") if isinstance(document, dict) else None
-    if (
-        not isinstance(meta, dict)
-        or not meta.get("name")
-        or not document.get("apiVersion")
-        or not document.get("kind")
-    ):
-        raise ManifestError(
-            f"{path} holds something without apiVersion, kind or metadata.name: {str(document)[:80]}"
-        )
+    if not isinstance(meta, dict) or not meta.get("name") or not document.get("apiVersion") or not document.get("kind"):
+        raise ManifestError(f"{path} holds something without apiVersion, kind or metadata.name: {str(document)[:80]}")
     return [document]
 
 
@@ -73,13 +67,12 @@ def _rank(body: Raw) -> int:
     return _FIRST.index(body["kind"]) if body["kind"] in _FIRST else len(_FIRST)
 
 
-async def apply(
-    target: SimulatedCluster | Store, bodies: Sequence[Raw], *, namespace: str = "default"
-) -> list[Raw]:
+async def apply(target: SimulatedCluster | Store, bodies: Sequence[Raw], *, namespace: str = "default") -> list[Raw]:
     """
     Apply objects in this order; one without a namespace goes to `namespace` where its kind has one.
 
-    Gives the objects as stored. Raises `ApiError` at the first that is refused, `ManifestError` for an unknown kind.
+    Gives the objects as stored. Raises `ApiError` at the first that is refused, `ManifestError` for an
+    unknown kind.
     """
     cluster = target if isinstance(target, SimulatedCluster) else SimulatedCluster(target)
     return [await _apply(cluster, body, namespace) for body in bodies]

@@ -102,9 +102,7 @@ def _open_schema(endpoint: Endpoint) -> Raw:
 def _paths(endpoint: Endpoint) -> Raw:
     collection = endpoint.resource().path("{namespace}" if endpoint.kind.namespaced else None)
     identity = _identity(endpoint)
-    listing = {
-        "get": {"x-kubernetes-action": "list", "x-kubernetes-group-version-kind": identity, "responses": {}}
-    }
+    listing = {"get": {"x-kubernetes-action": "list", "x-kubernetes-group-version-kind": identity, "responses": {}}}
     patching = {
         "patch": {
             "x-kubernetes-action": "patch",

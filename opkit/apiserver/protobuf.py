@@ -1,8 +1,8 @@
 """
 The protobuf bodies that `kubectl create` and `kubectl auth can-i` send, decoded by tables of field numbers.
 
-Only the kinds that are in the tables, and of them the fields that kubectl fills in; all else is refused cleanly.
-Answers are always JSON, which those clients accept too.
+Only the kinds that are in the tables, and of them the fields that kubectl fills in; all else is refused
+cleanly. Answers are always JSON, which those clients accept too.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from opkit.cluster.body import Raw
 
 MAGIC = b"k8s\x00"
 
-# A message is a table: field number -> (JSON name, type). Types: "s" text, "i" integer, "b" boolean, "y" bytes;
-# a name of a message; "[...]" around one for a repeated field; "{s}" or "{y}" for a map of texts to that.
+# A message is a table: field number -> (JSON name, type). Types: "s" text, "i" integer, "b" boolean, "y"
+# bytes; a name of a message; "[...]" around one for a repeated field; "{s}" or "{y}" for a map of texts to
+# that.
 _MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
     "ObjectMeta": {
         1: ("name", "s"),

@@ -39,12 +39,8 @@ def parse_list(request: web.BaseRequest, namespace: str | None) -> ListQuery:
     match = query.get("resourceVersionMatch", "")
     initial_events = parse_boolean(query.get("sendInitialEvents"))
     version = _version(query.get("resourceVersion", ""))
-    if match not in ("", "Exact", "NotOlderThan") or (
-        match and not version and not is_watch and match == "Exact"
-    ):
-        raise refusals.bad_request(
-            f"resourceVersionMatch: Forbidden: {match!r} needs a resourceVersion it can match"
-        )
+    if match not in ("", "Exact", "NotOlderThan") or (match and not version and not is_watch and match == "Exact"):
+        raise refusals.bad_request(f"resourceVersionMatch: Forbidden: {match!r} needs a resourceVersion it can match")
     return ListQuery(
         selection=Selection(
             namespace, _labels(query.get("labelSelector", "")), _fields(query.get("fieldSelector", ""))

@@ -76,9 +76,7 @@ class Requests:
         if request.method == "PATCH":
             return "patch", self._patch
         if request.method == "DELETE" and not route.subresource:
-            return (
-                ("deletecollection", self._delete_collection) if is_collection else ("delete", self._delete)
-            )
+            return ("deletecollection", self._delete_collection) if is_collection else ("delete", self._delete)
         raise refusals.method_not_allowed(request.method)
 
     async def _get(self, request: web.BaseRequest, route: Route) -> web.StreamResponse:
@@ -146,9 +144,7 @@ class Requests:
             record = self._store.get(route.endpoint, name, route.namespace)
             patched = scale.patched(route.endpoint, record, patch, type)
             return self._scaled(route, scale.write(self._store, route.endpoint, record, patched, options))
-        return _answer(
-            view.one(self._store.patch(route.endpoint, name, route.namespace, patch, type, options))
-        )
+        return _answer(view.one(self._store.patch(route.endpoint, name, route.namespace, patch, type, options)))
 
     def _scaled(self, route: Route, record: Record) -> web.StreamResponse:
         return views.document(scale.read(route.endpoint, record))

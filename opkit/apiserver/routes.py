@@ -46,7 +46,7 @@ def _resolve(store: Store, group: str, version: str, rest: list[str]) -> Route:
         raise
     if len(rest) > 3:
         raise NoSuchPath
-    name, subresource = (rest[1:] + ["", ""])[:2]
+    name, subresource = [*rest[1:], "", ""][:2]
     is_namespaced = endpoint.kind.namespaced
     if (namespace is not None and not is_namespaced) or (namespace is None and is_namespaced and name):
         raise NoSuchPath

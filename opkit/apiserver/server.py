@@ -1,8 +1,8 @@
 """
 The server: listens, lets in who has the token, and answers. Start reading here.
 
-Takes a store; gives a URL. Every failure is a Status with the code of a real server; an error of our own is logged
-and answered with 500, and never ends the server. Binds to loopback unless told otherwise.
+Takes a store; gives a URL. Every failure is a Status with the code of a real server; an error of our own is
+logged and answered with 500, and never ends the server. Binds to loopback unless told otherwise.
 """
 
 from __future__ import annotations
@@ -138,9 +138,7 @@ class ApiServer:
             return _refusal(refusals.bad_request("the object provided is nested too deeply"))
         except Exception:
             logger.exception("%s %s failed in the embedded API server", request.method, request.path)
-            return _refusal(
-                ApiError.of(500, "InternalError", "the embedded API server has failed: see its log")
-            )
+            return _refusal(ApiError.of(500, "InternalError", "the embedded API server has failed: see its log"))
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         parts = [part for part in request.path.split("/") if part]
@@ -164,9 +162,7 @@ class ApiServer:
         Anyone may ask for health and version, but a wrong token is wrong everywhere. Raises 401.
         """
         prefix = ""
-        while parts and self._is_token(
-            parts[0]
-        ):  # twice, if a client puts the prefix before a path that has it
+        while parts and self._is_token(parts[0]):  # twice, if a client puts the prefix before a path that has it
             prefix = f"/{parts.pop(0)}"
         given = request.headers.get("Authorization")
         if given is None and (prefix or (parts and (parts[0] in _HEALTH or parts[0] == "version"))):

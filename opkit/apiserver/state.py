@@ -1,9 +1,9 @@
 """
 The store in a file, so that it outlives the process.
 
-The file is written beside and then renamed, so that a crash at any moment leaves the old or the new state, each of them
-complete. What happened since the last write (a fraction of a second, more for large states) is lost in a crash.
-One line of JSON for the header, then one for each object.
+The file is written beside and then renamed, so that a crash at any moment leaves the old or the new state,
+each of them complete. What happened since the last write (a fraction of a second, more for large states) is
+lost in a crash. One line of JSON for the header, then one for each object.
 """
 
 from __future__ import annotations

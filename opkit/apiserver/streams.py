@@ -27,9 +27,7 @@ _LAST_BOOKMARK = 2.0
 class WatchStream:
     """Serves one watch until its time is over, the client goes, or the server stops."""
 
-    def __init__(
-        self, store: Store, endpoint: Endpoint, view: View, query: ListQuery, timeout: float
-    ) -> None:
+    def __init__(self, store: Store, endpoint: Endpoint, view: View, query: ListQuery, timeout: float) -> None:
         self._store = store
         self._endpoint = endpoint
         self._view = view
@@ -46,11 +44,9 @@ class WatchStream:
 
     async def serve(self, request: web.BaseRequest, faults: FaultPlan) -> web.StreamResponse:
         query = self._query
-        response = web.StreamResponse(
-            headers={"Content-Type": "application/json", "Cache-Control": "no-cache"}
-        )
+        response = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": "no-cache"})
         response.enable_chunked_encoding()
-        stream = Stream(self._endpoint.kind.plural, self._bell.fail)
+        stream = Stream(self._endpoint.kind.plural, self._bell.fail, self._bell.ring)
         try:
             watcher = self._store.watch(self._endpoint, query.selection, query.version, self._bell.ring)
         except ApiError as error:
@@ -80,7 +76,11 @@ class WatchStream:
             if left <= 0 or self._is_stopping:
                 return
             rang = await self._bell.wait(self._until_next(left))
-            lines = [self._view.event(type, record) for type, record in watcher.drain()]
+            if stream.is_held:
+                continue
+            injected, stream.injected = stream.injected, []
+            lines = [views.any_event(str(type), body) for type, body in injected]
+            lines += [self._view.event(type, record) for type, record in watcher.drain()]
             if is_first and self._query.initial_events:
                 lines.append(views.bookmark(self._endpoint, self._store.version, is_end_of_list=True))
             elif not rang and self._is_bookmark_due(self._deadline - loop.time()):

@@ -1,7 +1,8 @@
 """
 What a client wants to see of objects: themselves, a table, or their metadata; each as JSON text.
 
-A view is chosen by the Accept header. Objects themselves are never decoded for it: their text is put together.
+A view is chosen by the Accept header. Objects themselves are never decoded for it: their text is put
+together.
 """
 
 from __future__ import annotations
@@ -128,7 +129,12 @@ def bookmark(endpoint: Endpoint, version: int, is_end_of_list: bool = False) -> 
 
 
 def error_event(error: ApiError) -> bytes:
-    return encode({"type": "ERROR", "object": refusals.status_of(error)}) + b"\n"
+    return any_event("ERROR", refusals.status_of(error))
+
+
+def any_event(type: str, body: Raw) -> bytes:
+    """One line of a watch stream with whatever object."""
+    return encode({"type": type, "object": body}) + b"\n"
 
 
 def _list_meta(page: Page) -> Raw:

@@ -17,9 +17,7 @@ from opkit.errors import ApiError, OpkitError
 
 
 @click.command()
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, help="The port to listen on; 0 takes a free one."
-)
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port to listen on; 0 takes a free one.")
 @click.option(
     "--kubeconfig",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -82,9 +80,7 @@ async def _serve(
             kubeconfig = Path(folder) / "kubeconfig"
         path = server.kubeconfig(kubeconfig)
         interrupted = stack.enter_context(_signals())
-        click.echo(
-            f"The embedded API server listens on {server.url}. To use it:\n\n    export KUBECONFIG={path}\n"
-        )
+        click.echo(f"The embedded API server listens on {server.url}. To use it:\n\n    export KUBECONFIG={path}\n")
         await interrupted.wait()
 
 

@@ -1,8 +1,9 @@
 """
 A cluster in memory: a store that keeps the rules of a real API server, and what is built right on it.
 
-Everything but `cluster` is pure: no I/O, no event loop, no clock and no randomness of its own. Each write is one
-synchronous step in which the version is assigned, the object stored, the history extended and the watchers told.
+Everything but `cluster` is pure: no I/O, no event loop, no clock and no randomness of its own. Each write is
+one synchronous step in which the version is assigned, the object stored, the history extended and the
+watchers told.
 
     store        the face: get, list, create, replace, patch, apply, delete, watch      <- start here
     kinds        what a kind is: names, versions, subresources; `builtins` lists those that are always there
@@ -18,7 +19,7 @@ synchronous step in which the version is assigned, the object stored, the histor
     fieldsets    sets of fields as in `managedFields`; `managers` keeps them; `apply` is server-side apply
     deletion     finalizers, preconditions, propagation
     garbage      owner references and namespaces, collected where that is wanted
-    definitions  custom resource definitions
+    definitions  custom resource definitions; `establishment` serves what they define
     discovery, tables        documents for clients
     refusals     the errors, with the status codes and reasons of a real server
     faults       what goes wrong on demand, for tests

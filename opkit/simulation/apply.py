@@ -1,21 +1,26 @@
 """
 Server-side apply: what a manager wants of an object is merged into it, with what others own protected.
 
-Takes decoded bodies that are the caller's own; gives the merged body and the managers' entries. Storing is the
-business of the ordinary update.
+Takes decoded bodies that are the caller's own; merges them, and has the result stored by the ordinary create
+or update, which keep all other rules.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opkit.cluster.body import Raw, clone
-from opkit.simulation import fieldsets, managers, refusals
+from opkit.simulation import fieldsets, managers, metadata, refusals, writes
 from opkit.simulation.fieldsets import Fields, Path, Rules
 from opkit.simulation.kinds import Endpoint
 from opkit.simulation.managers import APPLY, Entry
+from opkit.simulation.records import Record
+from opkit.simulation.writes import Options
+
+if TYPE_CHECKING:
+    from opkit.simulation.store import Store
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,6 +60,54 @@ def apply(
     return Applied(body, [*others, mine])
 
 
+def write(
+    store: Store, endpoint: Endpoint, name: str, namespace: str | None, body: Raw, options: Options
+) -> tuple[Record, bool]:
+    """Apply a client's body to an object of the store, as one step. Tells whether it was created."""
+    writes.check_type(endpoint, body)
+    meta = metadata.clean(endpoint.kind, body)
+    record = store.find(endpoint, name, namespace)
+    _check_target(endpoint, name, meta, record, options)
+    result = apply(
+        endpoint,
+        endpoint.decode(record) if record is not None else {"metadata": {}},
+        _config(endpoint, body, meta, options),
+        manager=options.manager,
+        subresource=options.subresource,
+        force=options.force,
+        time=store.timestamp(),
+    )
+    applied = {**result.body, "apiVersion": endpoint.api_version, "kind": endpoint.kind.kind}
+    applied["metadata"].setdefault("name", name)
+    if record is None or "resourceVersion" not in meta:
+        applied["metadata"].pop("resourceVersion", None)
+    if record is None:
+        return writes.create(store, endpoint, applied, namespace, options, result.entries), True
+    entries = result.entries
+    return writes.update(store, endpoint, record, applied, options, is_patch=True, entries=entries), False
+
+
+def _check_target(endpoint: Endpoint, name: str, meta: Raw, record: Record | None, options: Options) -> None:
+    if "managedFields" in meta:
+        raise refusals.bad_request("metadata.managedFields must be nil")
+    if meta.get("name", name) != name:
+        raise refusals.bad_request(
+            f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
+        )
+    if record is not None and meta.get("uid", record.uid) != record.uid:
+        raise refusals.conflict(endpoint.kind, name, "Precondition failed: the UID is another one")
+    if record is None and options.subresource:
+        raise refusals.not_found(endpoint.kind, name)
+
+
+def _config(endpoint: Endpoint, body: Raw, meta: Raw, options: Options) -> Raw:
+    """What of a body counts here: the status at the status subresource, all else at the object."""
+    if options.subresource:
+        return {"metadata": {}, **{key: value for key, value in body.items() if key == options.subresource}}
+    dropped = ("metadata", "status") if endpoint.version.has_status else ("metadata",)
+    return {"metadata": meta, **{key: value for key, value in body.items() if key not in dropped}}
+
+
 def _contested(wanted: dict[Path, Any], live: dict[Path, Any]) -> Fields:
     """The fields whose value would change."""
     return frozenset(path for path, value in wanted.items() if path in live and live[path] != value)
@@ -65,8 +118,7 @@ def _refuse_conflicts(others: list[Entry], contested: Fields) -> None:
         refusals.Cause(
             "FieldManagerConflict",
             fieldsets.show(path),
-            f'conflict with "{entry.manager}"'
-            + (f" using {entry.api_version}" if entry.operation != APPLY else ""),
+            f'conflict with "{entry.manager}"' + (f" using {entry.api_version}" if entry.operation != APPLY else ""),
         )
         for entry in others
         for path in sorted(entry.fields & contested)
@@ -89,9 +141,7 @@ def _merged(live: Any, config: Any, rules: Rules) -> Any:
 
 
 def _merged_items(live: list[Any], config: list[Any], rules: Rules) -> list[Any]:
-    positions = {
-        fieldsets.item_step(item, rules.keys): i for i, item in enumerate(live) if isinstance(item, dict)
-    }
+    positions = {fieldsets.item_step(item, rules.keys): i for i, item in enumerate(live) if isinstance(item, dict)}
     for item in config:
         position = positions.get(fieldsets.item_step(item, rules.keys)) if isinstance(item, dict) else None
         if position is None:
@@ -121,10 +171,10 @@ def _remove_path(node: Any, path: Path) -> bool:
     place = _place(node, step)
     if place is None:
         return False
-    # An item is gone with its own mark: its other fields were this manager's, or keep it below.
-    if not rest or rest == (".",) or _remove_path(node[place], rest):
-        if not rest or not _is_needed(node[place], step):
-            del node[place]
+    # An item goes with its mark, or with its last field, unless others have put more into it.
+    is_due = not rest or rest == (".",) or _remove_path(node[place], rest)
+    if is_due and not (rest and _is_needed(node[place], step)):
+        del node[place]
     return not node
 
 
@@ -136,11 +186,7 @@ def _place(node: Any, step: str) -> Any:
         return None
     value = json.loads(step[2:])
     for index, item in enumerate(node):
-        if (
-            item == value
-            if step.startswith("v:")
-            else isinstance(item, dict) and value.items() <= item.items()
-        ):
+        if item == value if step.startswith("v:") else isinstance(item, dict) and value.items() <= item.items():
             return index
     return None
 

@@ -8,7 +8,10 @@ from opkit.errors import ApiError
 
 
 class Bell:
-    """Rung before anyone waits, it stays rung. New bells are rung: whatever was there before has to be looked at."""
+    """
+    Rung before anyone waits, it stays rung. New bells are rung: whatever was there before has to be looked
+    at.
+    """
 
     def __init__(self) -> None:
         self._rung = True

@@ -35,7 +35,8 @@ class SimulatedCluster:
     The store as a cluster.
 
     `faults` is asked before each request; `manager` is the field manager of its writes; `chunk_size` is the
-    number of objects in a batch of a list; a bookmark comes every `bookmark_interval` seconds (`None`: never).
+    number of objects in a batch of a list; a bookmark comes every `bookmark_interval` seconds (`None`:
+    never).
     """
 
     def __init__(

@@ -20,6 +20,7 @@ from opkit.simulation.schema import Schema
 GROUP, PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 
+_PLAIN_PATH = re.compile(r"(\.[A-Za-z_][\w-]*)+")
 _DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -32,6 +33,8 @@ def complete(body: Raw) -> None:
     spec = body.get("spec")
     if not isinstance(spec, dict):
         return
+    for key in [key for key, value in spec.items() if value is None]:
+        del spec[key]
     names = spec.get("names")
     if isinstance(names, dict) and isinstance(names.get("kind"), str):
         names.setdefault("singular", names["kind"].lower())
@@ -58,17 +61,13 @@ def causes(body: Raw) -> Iterator[Cause]:
             yield required(f"spec.names.{field}")
     plural = names.get("plural")
     if isinstance(plural, str) and not _DNS_LABEL.fullmatch(plural):
-        yield bad_value(
-            "spec.names.plural", plural, "a DNS-1035 label must consist of lower case alphanumerics"
-        )
+        yield bad_value("spec.names.plural", plural, "a DNS-1035 label must consist of lower case alphanumerics")
     if spec.get("scope") and spec["scope"] not in ("Namespaced", "Cluster"):
         message = f'Unsupported value: "{spec["scope"]}": supported values: "Cluster", "Namespaced"'
         yield Cause("FieldValueNotSupported", "spec.scope", message)
     expected = f"{plural}.{spec.get('group')}"
     if body["metadata"].get("name") != expected:
-        yield bad_value(
-            "metadata.name", body["metadata"].get("name"), 'must be spec.names.plural+"."+spec.group'
-        )
+        yield bad_value("metadata.name", body["metadata"].get("name"), 'must be spec.names.plural+"."+spec.group')
     yield from _version_causes(spec.get("versions"))
 
 
@@ -77,9 +76,7 @@ def _version_causes(versions: Any) -> Iterator[Cause]:
         yield required("spec.versions", "must have at least one version")
         return
     if sum(1 for version in versions if version.get("storage")) != 1:
-        yield bad_value(
-            "spec.versions", len(versions), "must have exactly one version marked as storage version"
-        )
+        yield bad_value("spec.versions", len(versions), "must have exactly one version marked as storage version")
     for index, version in enumerate(versions):
         path = f"spec.versions[{index}]"
         name = version.get("name")
@@ -90,6 +87,14 @@ def _version_causes(versions: Any) -> Iterator[Cause]:
             yield required(f"{path}.schema.openAPIV3Schema", "schemas are required")
         else:
             yield from _schema_causes(schema, f"{path}.schema.openAPIV3Schema")
+        yield from _scale_causes((version.get("subresources") or {}).get("scale"), f"{path}.subresources.scale")
+
+
+def _scale_causes(scale: Raw | None, path: str) -> Iterator[Cause]:
+    for field, root in (("specReplicasPath", ".spec."), ("statusReplicasPath", ".status.")):
+        value = str((scale or {}).get(field) or "")
+        if scale is not None and not (value.startswith(root) and _PLAIN_PATH.fullmatch(value)):
+            yield bad_value(f"{path}.{field}", value, f"must be a json path of plain names under {root[:-1]}")
 
 
 def _schema_causes(schema: Raw, path: str) -> Iterator[Cause]:
@@ -163,7 +168,7 @@ def _column(column: Raw) -> Column:
     )
 
 
-def accepted(names: Raw, stored: list[str]) -> Raw:
+def pending(stored: list[str]) -> Raw:
     """The status of a definition before its names are judged."""
     return {"acceptedNames": {"plural": "", "kind": ""}, "conditions": [], "storedVersions": stored}
 

@@ -1,8 +1,8 @@
 """
 Faults on demand: what an API server and the way to it can do wrong, for tests.
 
-A plan is asked by whoever serves requests (the simulated cluster, the embedded server) before each of them, and told of
-each stream that is open. It decides; carrying out is the asker's. Never waits and never does I/O.
+A plan is asked by whoever serves requests (the simulated cluster, the embedded server) before each of them,
+and told of each stream that is open. It decides; carrying out is the asker's. Never waits and never does I/O.
 
     plan.fail("patch", "webapps", "status").times(2, status=500)
     plan.fail("create", "deployments").reply_lost()
@@ -185,8 +185,9 @@ class FaultPlan:
 
     def fail(self, verb: str, resource: str = ANY, subresource: str | None = None) -> Failure:
         """
-        Say which requests are meant: `get`, `list`, `watch`, `create`, `update` (also `replace`), `patch` (also
-        `apply`), `delete`, `deletecollection` or `*`; the plural of the resource or `*`; the subresource, `*` for any.
+        Say which requests are meant: `get`, `list`, `watch`, `create`, `update` (also `replace`), `patch`
+        (also `apply`), `delete`, `deletecollection` or `*`; the plural of the resource or `*`; the
+        subresource, `*` for any.
         """
         return Failure(self._rules, verb, resource, subresource)
 

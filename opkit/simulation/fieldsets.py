@@ -1,8 +1,8 @@
 """
 Sets of fields, as `metadata.managedFields` holds them.
 
-A set is a frozenset of paths, a path a tuple of steps: `f:name` for a field, `k:{"name":"a"}` for an item of a
-list with keys, `v:"x"` for a value of a list that is a set, and a last `.` for the item itself. Which lists
+A set is a frozenset of paths, a path a tuple of steps: `f:name` for a field, `k:{"name":"a"}` for an item of
+a list with keys, `v:"x"` for a value of a list that is a set, and a last `.` for the item itself. Which lists
 have keys is told by `Rules`: from a schema for custom resources, from a table for built-in kinds.
 """
 
@@ -117,9 +117,7 @@ def of(body: Raw, rules: Rules) -> Fields:
 def changed(old: Raw, new: Raw, rules: Rules) -> tuple[Fields, Fields]:
     """The fields that are set anew or to another value, and those that are gone."""
     before, after = values(old, rules), values(new, rules)
-    different = frozenset(
-        path for path, value in after.items() if path not in before or before[path] != value
-    )
+    different = frozenset(path for path, value in after.items() if path not in before or before[path] != value)
     return different, frozenset(before.keys() - after.keys())
 
 

@@ -1,8 +1,8 @@
 """
 Garbage collection and the end of namespaces: what a real cluster's controllers do in the background.
 
-Only where it is wanted. Carried out right after the write that calls for it, in steps of their own, so that it
-is deterministic; a client sees the same events as from a fast controller.
+Only where it is wanted. Carried out right after the write that calls for it, in steps of their own, so that
+it is deterministic; a client sees the same events as from a fast controller.
 """
 
 from __future__ import annotations
@@ -41,9 +41,7 @@ class Garbage:
         place = (kind.key, record.namespace, record.name)
         owners: frozenset[str] = frozenset()
         if body is not None:
-            owners = frozenset(
-                str(owner.get("uid")) for owner in body["metadata"].get("ownerReferences") or ()
-            )
+            owners = frozenset(str(owner.get("uid")) for owner in body["metadata"].get("ownerReferences") or ())
         before = self._owners.pop(place, frozenset())
         for uid in before - owners:
             self._dependents.get(uid, set()).discard(place)
@@ -131,9 +129,7 @@ class Garbage:
 
     def _disown(self, endpoint: Endpoint, record: Record, uid: str) -> None:
         owners = record.body()["metadata"].get("ownerReferences") or ()
-        self._patch(
-            endpoint, record, {"ownerReferences": [owner for owner in owners if owner.get("uid") != uid]}
-        )
+        self._patch(endpoint, record, {"ownerReferences": [owner for owner in owners if owner.get("uid") != uid]})
 
     def _patch(self, endpoint: Endpoint, record: Record, meta: Raw) -> None:
         namespace = record.namespace or None

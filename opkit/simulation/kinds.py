@@ -1,5 +1,6 @@
 """
-What a kind is: its names, its versions, their subresources. Built-in or defined by a CRD, all are of this shape.
+What a kind is: its names, its versions, their subresources. Built-in or defined by a CRD, all are of this
+shape.
 
 An `Endpoint` is a kind in one served version: what a URL names. It turns records into what clients read.
 """
@@ -60,8 +61,8 @@ class Kind:
     """
     A kind of objects.
 
-    `has_generation` tells whether `metadata.generation` is kept at all. `storage` is where the objects are: two
-    kinds may show the same ones (core Events and those of events.k8s.io). `fields` are those that field
+    `has_generation` tells whether `metadata.generation` is kept at all. `storage` is where the objects are:
+    two kinds may show the same ones (core Events and those of events.k8s.io). `fields` are those that field
     selectors may name. `verbs` are those that exist.
     """
 

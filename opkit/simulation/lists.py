@@ -1,8 +1,8 @@
 """
 Lists in pages: all pages of a list show the state at the first page's version.
 
-A continuation token names that version and the last key; the state is told from the history, so a token lives as
-long as the history does.
+A continuation token names that version and the last key; the state is told from the history, so a token lives
+as long as the history does.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def page(
     """
     List one page of at most `limit` objects (0: all).
 
-    `version` is the state to show: the current one, or with `exact` an older one. Raises 400 for nonsense as the
-    token, 410 for one that is too old.
+    `version` is the state to show: the current one, or with `exact` an older one. Raises 400 for nonsense as
+    the token, 410 for one that is too old.
     """
     start = ""
     if token:
@@ -46,9 +46,7 @@ def page(
             shelf.since(version)
         except ApiError:
             raise refusals.token_expired() from None
-    found = (
-        shelf.at(version, selection.namespace, start) if token or exact else shelf.all(selection.namespace)
-    )
+    found = shelf.at(version, selection.namespace, start) if token or exact else shelf.all(selection.namespace)
     if selection.is_narrow:
         found = (record for record in found if selection.selects(record))
     if not limit:

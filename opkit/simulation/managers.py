@@ -1,8 +1,8 @@
 """
 Field managers: who set which fields, as `metadata.managedFields` tells.
 
-An entry belongs to a manager, an operation (Update or Apply), a version and a subresource. Entries are kept as JSON in
-the object and read into `Entry` where they are needed.
+An entry belongs to a manager, an operation (Update or Apply), a version and a subresource. Entries are kept
+as JSON in the object and read into `Entry` where they are needed.
 """
 
 from __future__ import annotations
@@ -49,11 +49,7 @@ class Entry:
 def rules_of(endpoint: Endpoint) -> Rules:
     """How the fields of this kind are merged."""
     schema = endpoint.version.schema
-    return (
-        SchemaRules(schema.source, is_root=True)
-        if schema is not None
-        else BuiltinRules("", endpoint.kind.kind)
-    )
+    return SchemaRules(schema.source, is_root=True) if schema is not None else BuiltinRules("", endpoint.kind.kind)
 
 
 def read(meta: Raw) -> list[Entry]:

@@ -20,7 +20,14 @@ _TEXTS = frozenset(
     {"name", "generateName", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp"}
 )
 _NUMBERS = frozenset({"generation", "deletionGracePeriodSeconds"})
-_OWNER_FIELDS = frozenset({"apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"})
+_OWNER_FIELDS: dict[str, type] = {
+    "apiVersion": str,
+    "kind": str,
+    "name": str,
+    "uid": str,
+    "controller": bool,
+    "blockOwnerDeletion": bool,
+}
 
 SYSTEM_FIELDS = (
     "uid",
@@ -70,14 +77,23 @@ def _take(kind: Kind, key: str, value: Any) -> Any:
     if key in ("ownerReferences", "managedFields"):
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             raise _wrong_type(kind, f"metadata.{key}", "a list of objects")
-        if key == "ownerReferences":
-            value = [{name: item[name] for name in item if name in _OWNER_FIELDS} for item in value]
-        return value or None
+        return ([_take_owner(kind, item) for item in value] if key == "ownerReferences" else value) or None
     if key in _NUMBERS:
         if isinstance(value, bool) or not isinstance(value, int):
             raise _wrong_type(kind, f"metadata.{key}", "an integer")
         return value
     return None
+
+
+def _take_owner(kind: Kind, owner: Raw) -> Raw:
+    kept: Raw = {}
+    for name, value in owner.items():
+        expected = _OWNER_FIELDS.get(name)
+        if expected is not None and value is not None:
+            if not isinstance(value, expected):
+                raise _wrong_type(kind, f"metadata.ownerReferences.{name}", f"a {expected.__name__}")
+            kept[name] = value
+    return kept
 
 
 def _take_texts(kind: Kind, key: str, value: Any) -> dict[str, str] | None:
@@ -91,9 +107,7 @@ def _take_texts(kind: Kind, key: str, value: Any) -> dict[str, str] | None:
 
 def _wrong_type(kind: Kind, field: str, expected: str) -> ApiError:
     word = kind.kind
-    return refusals.bad_request(
-        f"{word} in this version cannot be handled as a {word}: {field} must be {expected}"
-    )
+    return refusals.bad_request(f"{word} in this version cannot be handled as a {word}: {field} must be {expected}")
 
 
 def causes(kind: Kind, meta: Raw) -> Iterator[Cause]:

@@ -1,4 +1,6 @@
-"""The rules of names, labels, annotations and finalizers. Pure functions from a text to what is wrong with it."""
+"""
+The rules of names, labels, annotations and finalizers. Pure functions from a text to what is wrong with it.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,14 @@ def name_problem(group: str, plural: str, name: str) -> str | None:
     if plural in _LABEL_NAMED and not group:
         if len(name) > 63 or not _DNS_LABEL.fullmatch(name):
             return (
-                "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start"
-                " and end with an alphanumeric character (at most 63)"
+                "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-',"
+                " and must start and end with an alphanumeric character (at most 63)"
             )
         return None
     if len(name) > 253 or not _DNS_SUBDOMAIN.fullmatch(name):
         return (
-            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must"
-            " start and end with an alphanumeric character (at most 253)"
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.',"
+            " and must start and end with an alphanumeric character (at most 253)"
         )
     return None
 
@@ -49,8 +51,8 @@ def label_causes(labels: Mapping[str, str]) -> Iterator[Cause]:
             yield bad_value(
                 "metadata.labels",
                 value,
-                "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and"
-                " must start and end with an alphanumeric character (at most 63)",
+                "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or"
+                " '.', and must start and end with an alphanumeric character (at most 63)",
             )
 
 

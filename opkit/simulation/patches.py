@@ -65,7 +65,10 @@ def apply_json_patch(document: Raw, patch: Any) -> Raw:
 
 
 def _apply(document: Any, patch: Sequence[Raw]) -> Any:
-    """Copies are carried out one by one under a limit: a few dozen of them can double a document beyond any memory."""
+    """
+    Copies are carried out one by one under a limit: a few dozen of them can double a document beyond any
+    memory.
+    """
     if not any(operation.get("op") == "copy" for operation in patch):
         return jsonpatch.JsonPatch(patch).apply(document, in_place=True)
     for operation in patch:

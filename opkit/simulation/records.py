@@ -1,9 +1,9 @@
 """
 Stored objects and changes.
 
-A record keeps an object as JSON text without `apiVersion` and `kind` (which depend on the version that a client
-reads), and beside it the little that lists and watches look at. Records never change: who wants to change an
-object decodes it, which gives a dict of its own, and stores another record.
+A record keeps an object as JSON text without `apiVersion` and `kind` (which depend on the version that a
+client reads), and beside it the little that lists and watches look at. Records never change: who wants to
+change an object decodes it, which gives a dict of its own, and stores another record.
 """
 
 from __future__ import annotations
@@ -13,13 +13,17 @@ import json
 from typing import Any
 
 from opkit.cluster.body import Raw
+from opkit.simulation import refusals
 
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
 def encode(value: Any) -> bytes:
-    """JSON text. Raises `ValueError` for infinite numbers; lone surrogates become U+FFFD, as in Go."""
-    text = _encode(value)
+    """JSON text. Raises 400 for what JSON can't say; lone surrogates become U+FFFD, as in Go."""
+    try:
+        text = _encode(value)
+    except (TypeError, ValueError) as error:  # infinite numbers; dates and the like, from callers in Python
+        raise refusals.bad_request(f"the object can't be written as JSON: {error}") from None
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -84,7 +88,10 @@ class Change:
 
     @property
     def departed(self) -> Record:
-        """What a watch is shown whose selector no longer matches: the state before, at the version of the change."""
+        """
+        What a watch is shown whose selector no longer matches: the state before, at the version of the
+        change.
+        """
         if self._departed is None:
             self._departed = (self.previous or self.record).at(self.version)
         return self._departed

@@ -58,9 +58,7 @@ def unauthorized() -> ApiError:
 
 def forbidden(kind: Kind, name: str, message: str, causes: Iterable[Raw] = ()) -> ApiError:
     details = _details(kind.group, kind.plural, name) | {"causes": list(causes)}
-    return ApiError.of(
-        403, "Forbidden", f'{kind.qualified} "{name}" is forbidden: {message}', details=details
-    )
+    return ApiError.of(403, "Forbidden", f'{kind.qualified} "{name}" is forbidden: {message}', details=details)
 
 
 def not_found(kind: Kind, name: str) -> ApiError:
@@ -73,9 +71,7 @@ def no_such_resource() -> ApiError:
 
 
 def method_not_allowed(what: str) -> ApiError:
-    return ApiError.of(
-        405, "MethodNotAllowed", f"{what} is not supported on resources of this kind", details={}
-    )
+    return ApiError.of(405, "MethodNotAllowed", f"{what} is not supported on resources of this kind", details={})
 
 
 def already_exists(kind: Kind, name: str) -> ApiError:
@@ -86,9 +82,7 @@ def already_exists(kind: Kind, name: str) -> ApiError:
 def conflict(kind: Kind, name: str, message: str = "", causes: Iterable[Cause] = ()) -> ApiError:
     details = _details(kind.group, kind.plural, name)
     if not message:
-        message = (
-            "the object has been modified; please apply your changes to the latest version and try again"
-        )
+        message = "the object has been modified; please apply your changes to the latest version and try again"
     shown = [cause.as_json() for cause in causes]
     return ApiError.of(
         409,

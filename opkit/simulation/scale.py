@@ -52,11 +52,7 @@ def patched(endpoint: Endpoint, record: Record, patch: Any, type: str) -> Raw:
     """The Scale of an object after a patch to it."""
     current = read(endpoint, record)
     current["metadata"].pop("resourceVersion", None)
-    return (
-        patches.apply_json_patch(current, patch)
-        if type == "json"
-        else patches.apply_merge_patch(current, patch)
-    )
+    return patches.apply_json_patch(current, patch) if type == "json" else patches.apply_merge_patch(current, patch)
 
 
 def _paths(endpoint: Endpoint) -> dict[str, str]:

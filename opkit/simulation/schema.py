@@ -1,5 +1,6 @@
 """
-A custom resource's schema at work: pruning and defaults, which are Kubernetes' own; validation is in `validation`.
+A custom resource's schema at work: pruning and defaults, which are Kubernetes' own; validation is in
+`validation`.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ class Shelf:
     """
     One kind's objects.
 
-    `floor` is the oldest version from which the history is complete. At most `history_limit` changes are kept (some more
-    between two cuts).
+    `floor` is the oldest version from which the history is complete. At most `history_limit` changes are kept
+    (some more between two cuts).
     """
 
     def __init__(self, floor: int, history_limit: int, buffer_limit: int) -> None:
@@ -95,9 +95,7 @@ class Shelf:
         return self._in_order(self._records, self._keys, namespace, "")
 
     @staticmethod
-    def _in_order(
-        records: dict[str, Record], keys: list[str], namespace: str | None, start: str
-    ) -> Iterator[Record]:
+    def _in_order(records: dict[str, Record], keys: list[str], namespace: str | None, start: str) -> Iterator[Record]:
         begin, end = 0, len(keys)
         if namespace is not None:
             # "0" is the character after "/"
@@ -108,15 +106,14 @@ class Shelf:
 
     def watch(self, selection: Selection, since: int | None, notify: Callable[[], None]) -> Watcher:
         """
-        Register a watcher with what came after `since`, or with all that exists, waiting in its buffer: one step.
+        Register a watcher with what came after `since`, or with all that exists, waiting in its buffer: one
+        step.
 
         Raises 410 if `since` is too old.
         """
         initial: list[Seen] = []
         if since is None:
-            initial += [
-                ("ADDED", record) for record in self.all(selection.namespace) if selection.selects(record)
-            ]
+            initial += [("ADDED", record) for record in self.all(selection.namespace) if selection.selects(record)]
         else:
             initial += [seen for change in self.since(since) if (seen := selection.sees(change)) is not None]
         watcher = Watcher(selection, notify, self._forget, self._buffer_limit)

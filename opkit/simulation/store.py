@@ -1,9 +1,10 @@
 """
 The store: all objects of a cluster, with the rules of a real API server. Start reading here.
 
-Takes requests that are parsed already, each as one synchronous step; gives records, or raises `ApiError` with the status
-and the reason of a real server. Never does I/O, waits, or asks for the time or for randomness on its own: both are given.
-Bodies given to it are its own from then on; records that it gives are immutable text.
+Takes requests that are parsed already, each as one synchronous step; gives records, or raises `ApiError` with
+the status and the reason of a real server. Never does I/O, waits, or asks for the time or for randomness on
+its own: both are given. Bodies given to it are its own from then on; records that it gives are immutable
+text.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from opkit.simulation import (
     apply,
     definitions,
     deletion,
+    establishment,
     lists,
     metadata,
     patches,
@@ -49,9 +51,10 @@ class Store:
     """
     A cluster's objects.
 
-    `clock` gives the time for stamps (with a time zone), `rng` UIDs and generated names. With `collect_garbage`
-    objects go with their owners and namespaces with what is in them; without it, as on a bare API server,
-    nothing does. `history_limit` changes of each kind can be watched again, `buffer_limit` events wait for a reader.
+    `clock` gives the time for stamps (with a time zone), `rng` UIDs and generated names. With
+    `collect_garbage` objects go with their owners and namespaces with what is in them; without it, as on a
+    bare API server, nothing does. `history_limit` changes of each kind can be watched again, `buffer_limit`
+    events wait for a reader.
     """
 
     def __init__(
@@ -122,6 +125,10 @@ class Store:
         """All objects as they are now, in order."""
         return list(self._shelves[endpoint.kind.key].all(namespace))
 
+    def count(self, kind: Kind) -> int:
+        """How many objects of a kind there are now."""
+        return len(self._shelves[kind.key])
+
     def list(
         self,
         endpoint: Endpoint,
@@ -143,14 +150,12 @@ class Store:
         shelf = self._shelves[endpoint.kind.key]
         return lists.page(shelf, selection, version, limit=limit, token=token, exact=exactly is not None)
 
-    def watch(
-        self, endpoint: Endpoint, selection: Selection, since: int | None, notify: Callable[[], None]
-    ) -> Watcher:
+    def watch(self, endpoint: Endpoint, selection: Selection, since: int | None, notify: Callable[[], None]) -> Watcher:
         """
         Watch what comes after `since`; with none, all that exists comes first, as additions.
 
-        Registering and taking what is there already is one step. Raises 400 for a bad selector, 410 if `since` is
-        too old.
+        Registering and taking what is there already is one step. Raises 400 for a bad selector, 410 if
+        `since` is too old.
         """
         self._check_fields(endpoint, selection)
         return self._shelves[endpoint.kind.key].watch(selection, since, notify)
@@ -194,79 +199,24 @@ class Store:
         elif type == "strategic" and endpoint.kind.is_builtin:
             patched = strategic.apply_strategic_patch(document, patch, endpoint.kind.kind)
         else:
-            raise refusals.unsupported_media(
-                f"{type} patches are not supported for {endpoint.kind.qualified}"
-            )
+            raise refusals.unsupported_media(f"{type} patches are not supported for {endpoint.kind.qualified}")
         return writes.update(self, endpoint, record, patched, options or Options(), is_patch=True)
 
     def apply(
         self, endpoint: Endpoint, name: str, namespace: str | None, body: Raw, options: Options
     ) -> tuple[Record, bool]:
-        """Server-side apply. Tells whether the object was created. Raises 409 with a cause per contested field."""
+        """
+        Server-side apply. Tells whether the object was created. Raises 409 with a cause per contested field.
+        """
         self._check_subresource(endpoint, options)
-        writes.check_type(endpoint, body)
-        meta = metadata.clean(endpoint.kind, body)
-        if "managedFields" in meta:
-            raise refusals.bad_request("metadata.managedFields must be nil")
-        record = self.find(endpoint, name, namespace)
-        if record is not None and meta.get("uid", record.uid) != record.uid:
-            raise refusals.conflict(endpoint.kind, name, "Precondition failed: UID in precondition")
-        config = {
-            key: value
-            for key, value in body.items()
-            if key != "status" or not self._splits(endpoint, options)
-        }
-        if options.subresource == "status":
-            config = {key: value for key, value in body.items() if key in ("apiVersion", "kind", "status")}
-        config["metadata"] = {} if options.subresource else meta
-        return self._apply(endpoint, name, namespace, config, options, record)
-
-    def _splits(self, endpoint: Endpoint, options: Options) -> bool:
-        return endpoint.version.has_status and not options.subresource
-
-    def _apply(
-        self,
-        endpoint: Endpoint,
-        name: str,
-        namespace: str | None,
-        config: Raw,
-        options: Options,
-        record: Record | None,
-    ) -> tuple[Record, bool]:
-        live = endpoint.decode(record) if record is not None else {"metadata": {}}
-        result = apply.apply(
-            endpoint,
-            live,
-            config,
-            manager=options.manager,
-            subresource=options.subresource,
-            force=options.force,
-            time=self.timestamp(),
-        )
-        body = {**result.body, "apiVersion": endpoint.api_version, "kind": endpoint.kind.kind}
-        body["metadata"]["name"] = name
-        if record is not None:
-            if "resourceVersion" not in config["metadata"]:
-                body["metadata"].pop("resourceVersion", None)
-            return (
-                writes.update(self, endpoint, record, body, options, is_patch=True, entries=result.entries),
-                False,
-            )
-        if options.subresource:
-            raise refusals.not_found(endpoint.kind, name)
-        body["metadata"].pop("resourceVersion", None)
-        return writes.create(self, endpoint, body, namespace, options, result.entries), True
+        return apply.write(self, endpoint, name, namespace, body, options)
 
     def delete(
         self, endpoint: Endpoint, name: str, namespace: str | None, options: DeleteOptions | None = None
     ) -> Deleted:
-        return deletion.delete(
-            self, endpoint, self.get(endpoint, name, namespace), options or DeleteOptions()
-        )
+        return deletion.delete(self, endpoint, self.get(endpoint, name, namespace), options or DeleteOptions())
 
-    def delete_collection(
-        self, endpoint: Endpoint, selection: Selection, options: DeleteOptions | None = None
-    ) -> Page:
+    def delete_collection(self, endpoint: Endpoint, selection: Selection, options: DeleteOptions | None = None) -> Page:
         """Delete all that is selected. Gives them as they were."""
         page = self.list(endpoint, selection)
         for record in page.records:
@@ -275,23 +225,19 @@ class Store:
         return page
 
     def _check_subresource(self, endpoint: Endpoint, options: Options | None) -> None:
-        if (
-            options is not None
-            and options.subresource
-            and options.subresource not in endpoint.version.subresources
-        ):
+        if options is not None and options.subresource and options.subresource not in endpoint.version.subresources:
             raise refusals.no_such_resource()
 
     # Steps that the rules are made of; not for clients
 
     def commit(self, kind: Kind, body: Raw, previous: Record | None) -> Record:
         """Assign a version, store, remember and tell the watchers: one step."""
+        record = Record.of(body, self.version + 1)
         self.version += 1
-        record = Record.of(body, self.version)
         self._shelves[kind.key].put(Change("ADDED" if previous is None else "MODIFIED", record, previous))
         self._tell()
         if definitions.is_definition(kind):
-            self._define(kind, body, record, is_new=previous is None)
+            establishment.define(self, kind, body, record, is_new=previous is None)
         if self._garbage is not None:
             self._garbage.notice(kind, record, body)
         return record
@@ -302,9 +248,9 @@ class Store:
         self._shelves[kind.key].put(Change("DELETED", record.at(self.version), record))
         self._tell()
         if definitions.is_definition(kind):
-            self._undefine(record)
+            establishment.undefine(self, record)
         elif not kind.is_builtin:
-            self._finish_definition(kind)
+            establishment.finish(self, kind)
         if self._garbage is not None:
             self._garbage.notice(kind, record, None)
 
@@ -346,9 +292,7 @@ class Store:
             raise refusals.forbidden(kind, name, text, [cause])
 
     def is_empty_namespace(self, name: str) -> bool:
-        return not any(
-            next(self._shelves[kind.key].all(name), None) for kind in self.stored_kinds() if kind.namespaced
-        )
+        return not any(next(self._shelves[kind.key].all(name), None) for kind in self.stored_kinds() if kind.namespaced)
 
     def finalize_namespace(self, name: str) -> None:
         """Take away what keeps an empty namespace that is being deleted."""
@@ -357,70 +301,26 @@ class Store:
         body["spec"] = {**body.get("spec", {}), "finalizers": []}
         self.replace(endpoint, name, None, body, Options(subresource="finalize"))
 
-    # Custom resource definitions
+    # Kinds that come and go
 
-    def _define(self, kind: Kind, body: Raw, record: Record, is_new: bool) -> None:
-        """Serve what a definition defines; a new one is accepted in two more steps, as clients wait for that."""
-        defined = definitions.kind_of(body)
-        if is_new:
-            self._establish(kind, defined, body, record)
-        elif (defined.group, defined.plural) in self._kinds:
-            self._kinds[defined.group, defined.plural] = defined
-            if body["metadata"].get("deletionTimestamp") and definitions.CLEANUP_FINALIZER in (
-                body["metadata"].get("finalizers") or ()
-            ):
-                self._clear(defined)
-
-    def _establish(self, kind: Kind, defined: Kind, body: Raw, record: Record) -> None:
-        key = (defined.group, defined.plural)
-        taken = any(other.group == key[0] and other.kind == defined.kind for other in self._kinds.values())
-        time = self.timestamp()
-        stored = [version["name"] for version in body["spec"]["versions"] if version.get("storage")]
-        status = definitions.accepted(body["spec"]["names"], stored)
-        reason, message = (
-            ("KindConflict", "the kind is in use") if taken else ("NoConflicts", "no conflicts found")
-        )
-        status["conditions"] = [definitions.condition("NamesAccepted", not taken, reason, message, time)]
-        if not taken:
-            status["acceptedNames"] = body["spec"]["names"]
-        record = self.commit(kind, {**body, "metadata": dict(body["metadata"]), "status": status}, record)
-        if not taken:
-            self._kinds[key] = defined
+    def install(self, kind: Kind) -> None:
+        """Serve a kind, or what has become of it."""
+        key = (kind.group, kind.plural)
+        self._kinds[key] = kind
+        if key not in self._shelves:
             self._shelves[key] = self._new_shelf()
-            message = "the initial names have been accepted"
-            mark = definitions.condition("Established", True, "InitialNamesAccepted", message, time)
-            status = {**status, "conditions": [*status["conditions"], mark]}
-            self.commit(kind, {**body, "metadata": dict(body["metadata"]), "status": status}, record)
 
-    def _clear(self, defined: Kind) -> None:
-        """The definition is being deleted: its objects go first."""
-        endpoint = Endpoint(defined, defined.versions[0])
-        for record in self.records(endpoint):
-            if self.find(endpoint, record.name, record.namespace) is record:
-                deletion.delete(self, endpoint, record, DeleteOptions())
-        self._finish_definition(defined)
-
-    def _finish_definition(self, defined: Kind) -> None:
-        """When the last object of a definition that is being deleted is gone, the definition goes."""
-        endpoint = self.endpoint(definitions.GROUP, "v1", definitions.PLURAL)
-        record = self.find(endpoint, defined.qualified)
-        if record is None or len(self._shelves[defined.key]):
-            return
-        body = endpoint.decode(record)
-        finalizers = body["metadata"].get("finalizers") or []
-        if body["metadata"].get("deletionTimestamp") and definitions.CLEANUP_FINALIZER in finalizers:
-            rest = [name for name in finalizers if name != definitions.CLEANUP_FINALIZER]
-            self.patch(endpoint, record.name, None, {"metadata": {"finalizers": rest}})
-
-    def _undefine(self, record: Record) -> None:
-        plural, _, group = record.name.partition(".")
-        if self._kinds.pop((group, plural), None) is not None:
-            self._shelves.pop((group, plural)).close_watchers()
+    def uninstall(self, kind: Kind) -> None:
+        """Serve a kind no longer; its watches end."""
+        del self._kinds[kind.key]
+        self._shelves.pop(kind.key).close_watchers()
 
     # The whole
 
     def compact(self) -> None:
-        """Forget all history: what was seen before can't be watched from, and continuation tokens end (410)."""
+        """
+        Forget all history: what was seen before can't be watched from, and continuation tokens end (410).
+        """
         for shelf in self._shelves.values():
             shelf.compact(self.version)
 
@@ -449,9 +349,7 @@ class Store:
         kind = self._kinds[key]
         record = Record.of(body, version)
         if definitions.is_definition(kind):
-            defined = definitions.kind_of(body)
-            self._kinds[defined.group, defined.plural] = defined
-            self._shelves[defined.group, defined.plural] = self._new_shelf()
+            self.install(definitions.kind_of(body))
         self._shelves[kind.key].put(Change("ADDED", record, None))
         if self._garbage is not None:
             self._garbage.notice(kind, record, body)

@@ -43,13 +43,7 @@ _ORDER, _DELETE_ITEMS = "$setElementOrder/", "$deleteFromPrimitiveList/"
 def merge_key(name: str, kind: str) -> str | None:
     """The merge key of a list, or nothing for one that is replaced as a whole."""
     if name == "ports":
-        return (
-            None
-            if kind == "NetworkPolicy"
-            else "port"
-            if kind in ("Service", "Endpoints")
-            else "containerPort"
-        )
+        return None if kind == "NetworkPolicy" else "port" if kind in ("Service", "Endpoints") else "containerPort"
     return MERGE_KEYS.get(name)
 
 

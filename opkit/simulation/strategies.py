@@ -1,21 +1,20 @@
 """
 What built-in kinds do on their own when they are written: checks and defaults that clients can see.
 
-Only what operators and kubectl come across. `prepare` completes a new body in place, `causes` tells what is wrong
-with it. Custom resources have schemas instead.
+Only what operators and kubectl come across. `prepare` completes a new body in place, `causes` tells what is
+wrong with it. Custom resources have schemas instead.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from opkit.cluster.body import Raw
 from opkit.errors import ApiError
-from opkit.simulation import definitions, workloads
+from opkit.simulation import definitions, shapes, workloads
 from opkit.simulation.kinds import Kind
 from opkit.simulation.refusals import Cause, bad_request, bad_value, required
 
@@ -73,9 +72,8 @@ def prune(kind: Kind, body: Raw) -> Raw:
 
 def prepare(kind: Kind, body: Raw, old: Raw | None) -> None:
     """Complete a body in place. Raises 400 for values of types that can't be read."""
-    for name in ("spec", "status"):
-        if name in body and kind.kind in _SHAPED and not isinstance(body[name], dict):
-            raise _unreadable(kind, f"{name} must be an object")
+    if (problem := shapes.problem(kind.kind, body)) is not None:
+        raise _unreadable(kind, problem)
     if kind.kind in _PREPARE:
         _PREPARE[kind.kind](kind, body, old)
 
@@ -90,40 +88,34 @@ def _unreadable(kind: Kind, problem: str) -> ApiError:
     return bad_request(f'{kind.kind} in version "v1" cannot be handled as a {kind.kind}: {problem}')
 
 
-def _texts(kind: Kind, body: Raw, field: str) -> dict[str, str]:
-    values = body.get(field)
-    if values is None:
-        return {}
-    if not isinstance(values, dict):
-        raise _unreadable(kind, f"{field} must be an object")
-    for key, value in values.items():
-        if value is None:
-            values[key] = ""
-        elif not isinstance(value, str):
-            raise _unreadable(kind, f"{field}.{key} must be a string, not {value!r:.40}")
-    return values
+def _texts(body: Raw, field: str) -> dict[str, str]:
+    """A map of texts, in which a null stands for the empty one."""
+    return {key: "" if value is None else value for key, value in (body.get(field) or {}).items()}
+
+
+def _put(body: Raw, field: str, texts: dict[str, str]) -> None:
+    if texts:
+        body[field] = texts
+    else:
+        body.pop(field, None)
 
 
 def _prepare_config_map(kind: Kind, body: Raw, old: Raw | None) -> None:
     for field in ("data", "binaryData"):
-        if not _texts(kind, body, field):
-            body.pop(field, None)
+        _put(body, field, _texts(body, field))
 
 
 def _prepare_secret(kind: Kind, body: Raw, old: Raw | None) -> None:
-    data = _texts(kind, body, "data")
+    data = _texts(body, "data")
     for key, value in data.items():
         try:
             base64.b64decode(value, validate=True)
-        except binascii.Error:
+        except ValueError:  # also for text that is not ASCII
             raise _unreadable(kind, f"data.{key} is not base64") from None
-    for key, value in _texts(kind, body, "stringData").items():
+    for key, value in _texts(body, "stringData").items():
         data[key] = base64.b64encode(value.encode("utf-8", "replace")).decode()
     body.pop("stringData", None)
-    if data:
-        body["data"] = data
-    else:
-        body.pop("data", None)
+    _put(body, "data", data)
     body["type"] = body.get("type") or "Opaque"
 
 
@@ -144,8 +136,6 @@ def _prepare_lease(kind: Kind, body: Raw, old: Raw | None) -> None:
     if spec is None:
         body["spec"] = {}
         return
-    if not isinstance(spec, dict):
-        raise _unreadable(kind, "spec must be an object")
     for field in ("acquireTime", "renewTime"):
         _check_micro_time(kind, spec, field)
 

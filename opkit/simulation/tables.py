@@ -55,7 +55,9 @@ _BUILTIN: dict[str, tuple[Column, ...]] = {
 
 
 def table(endpoint: Endpoint, bodies: list[Raw], list_meta: Raw, now: datetime.datetime, include: str) -> Raw:
-    """A Table of these objects. `include` says what stands beside each row: `Metadata`, `Object` or `None`."""
+    """
+    A Table of these objects. `include` says what stands beside each row: `Metadata`, `Object` or `None`.
+    """
     columns = endpoint.version.columns or _BUILTIN.get(endpoint.kind.plural) or (_AGE,)
     return {
         "kind": "Table",

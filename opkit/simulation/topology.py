@@ -50,7 +50,8 @@ def of(
 
 def matches(name: str, pattern: str) -> bool:
     """
-    Whether a namespace matches a pattern: globs with commas between them, of which the last that fits decides.
+    Whether a namespace matches a pattern: globs with commas between them, of which the last that fits
+    decides.
 
     A glob after `!` excludes; if the first one excludes, all else is included.
     """

@@ -30,9 +30,7 @@ class Validator:
 
     def causes(self, body: Raw) -> Iterator[Cause]:
         """All that is wrong with a body, in the order of the fields."""
-        errors = sorted(
-            self._validator.iter_errors(body), key=lambda error: [str(part) for part in error.path]
-        )
+        errors = sorted(self._validator.iter_errors(body), key=lambda error: [str(part) for part in error.path])
         for error in errors:
             yield from _explain(error)
 
@@ -56,9 +54,7 @@ def _is_plain(value: Any, schema: Any) -> bool:
     if len(schema) != 1 or not isinstance(schema.get("type"), str):
         return not schema
     expected = schema["type"]
-    return isinstance(value, _PYTHON_TYPES.get(expected, ())) and (
-        expected == "boolean" or not isinstance(value, bool)
-    )
+    return isinstance(value, _PYTHON_TYPES.get(expected, ())) and (expected == "boolean" or not isinstance(value, bool))
 
 
 def _properties(validator: Any, properties: Raw, instance: Any, schema: Any) -> Iterator[Any]:
@@ -119,17 +115,13 @@ def _to_json_schema(schema: Raw, is_root: bool = False) -> Raw:
     elif "type" in schema:
         made["type"] = schema["type"]
     if schema.get("nullable"):
-        made["type"] = (
-            [made["type"], "null"] if isinstance(made.get("type"), str) else made.get("type", ["null"])
-        )
+        made["type"] = [made["type"], "null"] if isinstance(made.get("type"), str) else made.get("type", ["null"])
         if "enum" in made:
             made["enum"] = [*made["enum"], None]
     properties = schema.get("properties")
     if isinstance(properties, dict):
         hidden = _HIDDEN if is_root else ()
-        made["properties"] = {
-            key: _to_json_schema(value) for key, value in properties.items() if key not in hidden
-        }
+        made["properties"] = {key: _to_json_schema(value) for key, value in properties.items() if key not in hidden}
     for key in ("items", "additionalProperties", "not"):
         if isinstance(schema.get(key), dict):
             made[key] = _to_json_schema(schema[key])
@@ -157,9 +149,7 @@ def _explain(error: Any) -> Iterator[Cause]:
         yield _in_body(field, word, f"must be of type {expected}: {word}")
     elif rule == "enum":
         values = ", ".join(show(item) for item in bound if item is not None)
-        yield Cause(
-            "FieldValueNotSupported", field, f"Unsupported value: {show(value)}: supported values: {values}"
-        )
+        yield Cause("FieldValueNotSupported", field, f"Unsupported value: {show(value)}: supported values: {values}")
     else:
         yield _in_body(field, _shown(rule, value), _rule_text(rule, bound, error))
 
@@ -170,9 +160,7 @@ def _in_body(field: str, shown: str, problem: str) -> Cause:
 
 
 def _shown(rule: str, value: Any) -> str:
-    return (
-        str(len(value)) if rule in ("minItems", "maxItems", "minProperties", "maxProperties") else show(value)
-    )
+    return str(len(value)) if rule in ("minItems", "maxItems", "minProperties", "maxProperties") else show(value)
 
 
 def _rule_text(rule: str, bound: Any, error: Any) -> str:

@@ -1,8 +1,9 @@
 """
 What a list or a watch selects, and the bounded buffer between the store and one watch.
 
-The store offers each change to each watcher of the kind, synchronously; whoever reads drains the buffer when it
-likes. A reader that is too slow loses its stream, and never holds up a write: it has to list again, as with any server.
+The store offers each change to each watcher of the kind, synchronously; whoever reads drains the buffer when
+it likes. A reader that is too slow loses its stream, and never holds up a write: it has to list again, as
+with any server.
 """
 
 from __future__ import annotations
@@ -60,10 +61,11 @@ class Selection:
 
 class Watcher:
     """
-    One watch. `notify` is called, synchronously and inside the write, when the first event waits or when it ends.
+    One watch. `notify` is called, synchronously and inside the write, when the first event waits or when it
+    ends.
 
-    `is_closed` says that the store ended it (the kind is gone), `has_overflowed` that the reader was too slow: in
-    both cases what is pending may still be drained, and then the stream ends.
+    `is_closed` says that the store ended it (the kind is gone), `has_overflowed` that the reader was too
+    slow: in both cases what is pending may still be drained, and then the stream ends.
     """
 
     __slots__ = ("_close", "_limit", "_notify", "_pending", "has_overflowed", "is_closed", "selection")

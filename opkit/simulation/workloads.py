@@ -125,9 +125,7 @@ def _selected_causes(selector: Raw, template: Raw) -> Iterator[Cause]:
     wanted: Any = selector.get("matchLabels") or {}
     labels: Any = (template.get("metadata") or {}).get("labels") or {}
     if any(labels.get(key) != value for key, value in wanted.items()):
-        yield bad_value(
-            "spec.template.metadata.labels", labels, "`selector` does not match template `labels`"
-        )
+        yield bad_value("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
 
 
 def _template_causes(spec: Raw, path: str) -> Iterator[Cause]:

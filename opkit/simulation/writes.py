@@ -73,9 +73,7 @@ def create(
     if store.find(endpoint, meta["name"], namespace) is not None:
         raise refusals.already_exists(kind, meta["name"])
     time = store.timestamp()
-    managers.write(
-        meta, managers.created(endpoint, new, options.manager, time) if entries is None else entries
-    )
+    managers.write(meta, managers.created(endpoint, new, options.manager, time) if entries is None else entries)
     if options.dry_run:
         return _dry(new, "")
     return store.commit(kind, new, None)
@@ -110,8 +108,9 @@ def update(
     """
     Replace an object's state by a body, which is the store's from now on.
 
-    A write that changes nothing gives the stored record and tells nobody. Removing the last finalizer of an object
-    that is being deleted deletes it. `entries` are given by an apply, which knows its managers already.
+    A write that changes nothing gives the stored record and tells nobody. Removing the last finalizer of an
+    object that is being deleted deletes it. `entries` are given by an apply, which knows its managers
+    already.
     """
     kind = endpoint.kind
     check_type(endpoint, body)
@@ -141,17 +140,17 @@ def update(
     return store.commit(kind, new, record)
 
 
-def _new_state(
-    endpoint: Endpoint, old: Raw, meta: Raw, body: Raw, options: Options
-) -> tuple[Raw, list[Cause]]:
+def _new_state(endpoint: Endpoint, old: Raw, meta: Raw, body: Raw, options: Options) -> tuple[Raw, list[Cause]]:
     """What the write may change goes into the new state, all else stays."""
     given = endpoint.to_storage(body)
     if options.subresource:
         new = {**old, "metadata": dict(old["metadata"])}
         if options.subresource == "finalize":
+            spec = given.get("spec")
+            finalizers = spec.get("finalizers") if isinstance(spec, dict) else None
             new["spec"] = {
                 **(old.get("spec") or {}),
-                "finalizers": (given.get("spec") or {}).get("finalizers") or [],
+                "finalizers": finalizers if isinstance(finalizers, list) else [],
             }
         elif given.get("status") is not None:
             new["status"] = given["status"]
@@ -310,9 +309,7 @@ def _review(endpoint: Endpoint, body: Raw) -> Record:
     if not isinstance(spec, dict):
         raise refusals.invalid(endpoint.kind, "", [refusals.required("spec")])
     if bool(spec.get("resourceAttributes")) == bool(spec.get("nonResourceAttributes")):
-        cause = bad_value(
-            "spec.resourceAttributes", None, "exactly one of resource and nonResource is needed"
-        )
+        cause = bad_value("spec.resourceAttributes", None, "exactly one of resource and nonResource is needed")
         raise refusals.invalid(endpoint.kind, "", [cause])
     answer = {
         "metadata": {},

@@ -3,8 +3,8 @@ A real etcd and kube-apiserver for tests, from the binaries that envtest users h
 
 Takes the folder that `KUBEBUILDER_ASSETS` names; gives a server on free loopback ports with a token of an
 administrator and a kubeconfig. Never leaves a process or a file behind, whatever happens in between: both are
-stopped at the end of the `with` block, or else at the interpreter's exit. There is no scheduler, no kubelet and
-no controller in it, so Pods stay pending and nothing collects garbage.
+stopped at the end of the `with` block, or else at the interpreter's exit. There is no scheduler, no kubelet
+and no controller in it, so Pods stay pending and nothing collects garbage.
 
     with KubeServer() as server:
         subprocess.run(["kubectl", "--kubeconfig", server.kubeconfig, "get", "namespaces"])
@@ -65,9 +65,7 @@ class KubeServer:
             raise KubeServerError("set KUBEBUILDER_ASSETS to the folder that holds etcd and kube-apiserver")
         for binary in ("etcd", "kube-apiserver"):
             if not os.access(folder / binary, os.X_OK):
-                raise KubeServerError(
-                    f"there is no program {binary} in {folder}, which KUBEBUILDER_ASSETS names"
-                )
+                raise KubeServerError(f"there is no program {binary} in {folder}, which KUBEBUILDER_ASSETS names")
         self._assets = folder
         self._timeout = timeout
         self._etcd: _Process | None = None
@@ -148,7 +146,9 @@ class KubeServer:
         self.start_apiserver()
 
     def compact(self) -> None:
-        """Let etcd forget its history: continuation tokens end; after a `restart()` older versions are gone."""
+        """
+        Let etcd forget its history: continuation tokens end; after a `restart()` older versions are gone.
+        """
         answer = self._ask_etcd("/v3/kv/range", {"key": base64.b64encode(b"\0").decode()})
         revision = answer["header"]["revision"]
         with contextlib.suppress(KubeServerError):  # compacted at this very revision before
@@ -210,9 +210,7 @@ class KubeServer:
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "kube",
-            "contexts": [
-                {"name": "kube", "context": {"cluster": "kube", "user": "admin", "namespace": "default"}}
-            ],
+            "contexts": [{"name": "kube", "context": {"cluster": "kube", "user": "admin", "namespace": "default"}}],
             "clusters": [{"name": "kube", "cluster": cluster}],
             "users": [{"name": "admin", "user": {"token": self.token}}],
         }
@@ -222,13 +220,9 @@ class KubeServer:
         deadline = time.monotonic() + self._timeout
         while not is_ready():
             if process.has_ended:
-                raise KubeServerError(
-                    f"{process.name} ended at once; the end of its log: {process.log_tail()}"
-                )
+                raise KubeServerError(f"{process.name} ended at once; the end of its log: {process.log_tail()}")
             if time.monotonic() > deadline:
-                raise KubeServerError(
-                    f"{process.name} was not ready in {self._timeout:g} s: {process.log_tail()}"
-                )
+                raise KubeServerError(f"{process.name} was not ready in {self._timeout:g} s: {process.log_tail()}")
             time.sleep(_POLL)
 
     def _is_ready(self) -> bool:

@@ -10,7 +10,6 @@ import pytest
 
 from opkit.apiserver import manifests
 
-
 GROUP = ("example.com", "v1", "default", "shops")
 
 
@@ -95,9 +94,7 @@ def test_unmodified_kopf_operator(prepared, kubeconfig, monkeypatch):
 
     def run():
         loop = asyncio.new_event_loop()
-        loop.run_until_complete(
-            kopf.operator(registry=registry, clusterwide=True, stop_flag=stop, ready_flag=ready)
-        )
+        loop.run_until_complete(kopf.operator(registry=registry, clusterwide=True, stop_flag=stop, ready_flag=ready))
         loop.close()
 
     operator = threading.Thread(target=run)
@@ -130,5 +127,3 @@ def wait_for(check, seconds=20):
             return
         end.wait(0.05)
     raise AssertionError("it did not happen in time")
-
-

@@ -15,7 +15,10 @@ def test_get_in_all_its_shapes(kubectl):
     """get prints tables, YAML and JSON, and selects."""
     assert kubectl("get", "shops").split() == ["NAME", "SIZE", "corner", "1"]
     assert "red" in kubectl("get", "sh", "-o", "wide")
-    assert yaml.safe_load(kubectl("get", "shop", "corner", "-o", "yaml"))["spec"] == {"size": 1, "color": "red"}
+    assert yaml.safe_load(kubectl("get", "shop", "corner", "-o", "yaml"))["spec"] == {
+        "size": 1,
+        "color": "red",
+    }
     assert len(json.loads(kubectl("get", "shops", "-o", "json"))["items"]) == 1
     assert "corner" in kubectl("get", "shops", "-l", "app=shop", "-A")
     assert "No resources" in kubectl("get", "shops", "-l", "app=other")

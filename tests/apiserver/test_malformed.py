@@ -49,7 +49,9 @@ def ask(server):
         pytest.param(b'{"metadata": {"name": "a"}, "data": {"a": 1e999}}', id="infinite"),
         pytest.param(b'{"a": ' + b"9" * 10_000 + b"}", id="endless-number"),
         pytest.param(b"[" * 100_000, id="deep-list"),
-        pytest.param(b'{"metadata": {"name": "a"}, "data": ' + b'{"a":' * 5_000 + b"1" + b"}" * 5_001, id="deep-object"),
+        pytest.param(
+            b'{"metadata": {"name": "a"}, "data": ' + b'{"a":' * 5_000 + b"1" + b"}" * 5_001, id="deep-object"
+        ),
         pytest.param(b"\xff\xfe\x00", id="no-text"),
         pytest.param(b'{"metadata": "text"}', id="metadata-type"),
         pytest.param(b'{"metadata": {"name": 1}}', id="name-type"),
@@ -142,7 +144,10 @@ def test_absurd_queries_are_400(ask, query):
     assert (status, answer["reason"]) == (400, "BadRequest")
 
 
-@pytest.mark.parametrize("path", ["/nope", "/apis/no.group/v1/things", "/api/v1/a/b/c/d/e/f", "//", "/api/v1/namespaces//x", "/%00"])
+@pytest.mark.parametrize(
+    "path",
+    ["/nope", "/apis/no.group/v1/things", "/api/v1/a/b/c/d/e/f", "//", "/api/v1/namespaces//x", "/%00"],
+)
 def test_unknown_paths_are_404(ask, path):
     """What is nowhere is not found (the root is, by any number of slashes)."""
     assert ask("GET", path)[0] == (200 if path == "//" else 404)

@@ -16,7 +16,13 @@ def test_definitions_come_first_then_namespaces(tmp_path):
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "z.yml").write_text("apiVersion: v1\nkind: Namespace\nmetadata: {name: n}\n---\n" + DEFINITION)
     (tmp_path / "list.json").write_text(
-        json.dumps({"kind": "List", "apiVersion": "v1", "items": [{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}]})
+        json.dumps(
+            {
+                "kind": "List",
+                "apiVersion": "v1",
+                "items": [{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}],
+            }
+        )
     )
     (tmp_path / "README.md").write_text("not: [an object")
     kinds = [body["kind"] for body in manifests.load([tmp_path])]

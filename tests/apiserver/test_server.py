@@ -28,7 +28,11 @@ class Client:
 
     async def ask(self, method, path, body=None, **headers):
         data = None if body is None else json.dumps(body)
-        headers = {"Authorization": f"Bearer {self.server.token}", "Content-Type": "application/json", **headers}
+        headers = {
+            "Authorization": f"Bearer {self.server.token}",
+            "Content-Type": "application/json",
+            **headers,
+        }
         async with self.session.request(method, self.server.url + path, data=data, headers=headers) as response:
             return response.status, await response.json(), response.headers
 
@@ -44,7 +48,10 @@ def run(test, **options):
 
     async def main():
         connector = aiohttp.TCPConnector(limit=0)
-        async with ApiServer(new_store(), **options) as server, aiohttp.ClientSession(connector=connector) as session:
+        async with (
+            ApiServer(new_store(), **options) as server,
+            aiohttp.ClientSession(connector=connector) as session,
+        ):
             return await asyncio.wait_for(test(Client(server, session)), 60)
 
     return asyncio.run(main())
@@ -115,7 +122,7 @@ def test_watch_of_a_client_that_has_gone_is_forgotten():
         response = await client.watch()
         assert client.server.store.statistics()["watchers"] == 1
         response.close()
-        while client.server.store.statistics()["watchers"]:
+        while client.server.store.statistics()["watchers"]:  # noqa: ASYNC110  (the server tells nobody of this)
             await asyncio.sleep(0.01)
 
     run(test)
@@ -212,6 +219,25 @@ def test_stream_faults_on_demand():
             await client.ask("POST", MAPS, body("b"))
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(response.content.readline(), 0.2)
+
+    run(test, faults=faults)
+
+
+def test_events_are_held_and_injected_on_demand():
+    """A held stream sends nothing until it is released; an injected event is one that never happened."""
+    faults = FaultPlan()
+
+    async def test(client):
+        async with client.watch(resourceVersion=str(client.server.store.version)) as response:
+            faults.watch("configmaps").hold()
+            await client.ask("POST", MAPS, body("a"))
+            line = asyncio.create_task(response.content.readline())
+            done, _ = await asyncio.wait([line], timeout=0.1)
+            assert not done
+            faults.watch("configmaps").release()
+            assert json.loads(await line)["object"]["metadata"]["name"] == "a"
+            faults.watch("configmaps").send("ADDED", {"metadata": {"name": "ghost"}})
+            assert (await next_event(response))["object"] == {"metadata": {"name": "ghost"}}
 
     run(test, faults=faults)
 

@@ -34,7 +34,9 @@ def save(path, store):
 
 
 def test_state_comes_back(store, tmp_path):
-    """All objects are as they were, with uid and version; custom resources are served and go on being checked."""
+    """
+    All objects are as they were, with uid and version; custom resources are served and go on being checked.
+    """
     path = tmp_path / "state"
     save(path, store)
     restored = state.open_store(path, lambda is_empty: new_store(is_empty=is_empty))
@@ -136,7 +138,7 @@ def test_keeper_writes_changes_soon_and_at_the_end(tmp_path):
             assert path.exists()
             store.create(maps, {"metadata": {"name": "soon"}}, "default")
             async with asyncio.timeout(10):
-                while b'"soon"' not in path.read_bytes():
+                while b'"soon"' not in path.read_bytes():  # noqa: ASYNC110  (files tell nobody of a change)
                     await asyncio.sleep(0.02)
             store.create(maps, {"metadata": {"name": "last"}}, "default")
         assert b'"last"' in path.read_bytes()

@@ -169,7 +169,9 @@ def unique(prefix):
 
 
 def eventually(check, timeout=10):
-    """Wait until `check` gives something true, and give that: real servers establish kinds in the background."""
+    """
+    Wait until `check` gives something true, and give that: real servers establish kinds in the background.
+    """
     deadline = time.monotonic() + timeout
     while not (result := check()):
         assert time.monotonic() < deadline, "it did not happen in time"

@@ -10,6 +10,7 @@ import pytest
 
 from opkit.apiserver.server import ApiServer
 from opkit.simulation.store import Store
+
 from . import definitions
 from .client import GROUP, Api, eventually, unique
 
@@ -48,9 +49,7 @@ def embedded():
         yield server
 
 
-@pytest.fixture(
-    scope="session", params=[pytest.param("embedded"), pytest.param("kube", marks=pytest.mark.kube)]
-)
+@pytest.fixture(scope="session", params=[pytest.param("embedded"), pytest.param("kube", marks=pytest.mark.kube)])
 def target(request):
     """The server under test: whatever a test says has to be true of both."""
     return request.getfixturevalue(request.param)

@@ -61,7 +61,12 @@ def definition(plural, kind, *versions, scope="Namespaced", group=GROUP, short_n
 
 SIZE = {"name": "Size", "type": "integer", "jsonPath": ".spec.size"}
 ALL = [
-    definition("widgets", "Widget", version("v1", scale=True, columns=[SIZE], extra={"type": "string"}), short_names=["wd"]),
+    definition(
+        "widgets",
+        "Widget",
+        version("v1", scale=True, columns=[SIZE], extra={"type": "string"}),
+        short_names=["wd"],
+    ),
     definition("gadgets", "Gadget", version("v1", status=False)),
     definition("planets", "Planet", version("v1"), scope="Cluster"),
     definition("stricts", "Strict", version("v1", spec=STRICT_SPEC)),

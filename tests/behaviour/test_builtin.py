@@ -14,7 +14,12 @@ def test_resource_version_is_one_counter_of_the_server(widgets, configmaps):
     """Writes of whatever kind count on."""
     versions = [
         int(made["metadata"]["resourceVersion"])
-        for made in (widgets.create("a", {}), configmaps.create("a"), widgets.create("b", {}), configmaps.create("b"))
+        for made in (
+            widgets.create("a", {}),
+            configmaps.create("a"),
+            widgets.create("b", {}),
+            configmaps.create("b"),
+        )
     ]
     assert versions == sorted(set(versions))
 
@@ -63,7 +68,9 @@ def leases(api, namespace):
 
 
 def test_lease_is_created_and_renewed_under_the_lock(api, leases):
-    """Times have microseconds; of several renewals at one version exactly one wins; there is no generation."""
+    """
+    Times have microseconds; of several renewals at one version exactly one wins; there is no generation.
+    """
     spec = {"holderIdentity": "me", "leaseDurationSeconds": 15, "renewTime": "2030-01-02T03:04:05.678901Z"}
     made = leases.create("a", spec)
     assert made["spec"] == spec and "generation" not in made["metadata"]
@@ -118,7 +125,11 @@ def test_events_have_two_faces(api, namespace):
     api.post(f"/api/v1/namespaces/{namespace}/events", event(namespace, "a", namespace)).ok(201)
     path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
     body = api.get(f"{path}/a").ok(200)
-    assert (body["apiVersion"], body["note"], body["regarding"]["name"]) == ("events.k8s.io/v1", "all is well", "x")
+    assert (body["apiVersion"], body["note"], body["regarding"]["name"]) == (
+        "events.k8s.io/v1",
+        "all is well",
+        "x",
+    )
     assert "message" not in body and [item["note"] for item in api.get(path).ok(200)["items"]] == ["all is well"]
 
 

@@ -37,7 +37,10 @@ def test_client_supplied_system_metadata_is_overridden(widgets):
 
 def test_resource_version_on_create_is_rejected(api, widgets):
     """An object to be created has no version (400; older servers say 500)."""
-    assert api.post(widgets.path, widgets.body("a", {}, metadata={"resourceVersion": "1"})).status in (400, 500)
+    assert api.post(widgets.path, widgets.body("a", {}, metadata={"resourceVersion": "1"})).status in (
+        400,
+        500,
+    )
     assert api.get(widgets.at("a")).status == 404
 
 

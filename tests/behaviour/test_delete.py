@@ -22,7 +22,12 @@ def test_without_finalizers_it_is_gone_at_once(api, widgets):
         answer = api.delete(widgets.at("a")).ok(200)
         event = watch.next()
     assert (answer["kind"], answer["status"]) == ("Status", "Success")
-    assert answer["details"] == {"name": "a", "group": GROUP, "kind": "widgets", "uid": before["metadata"]["uid"]}
+    assert answer["details"] == {
+        "name": "a",
+        "group": GROUP,
+        "kind": "widgets",
+        "uid": before["metadata"]["uid"],
+    }
     assert event["type"] == "DELETED" and event["object"]["spec"] == {"x": 1}
     assert version(event["object"]) > version(before)
     assert "deletionTimestamp" not in event["object"]["metadata"]
@@ -30,7 +35,10 @@ def test_without_finalizers_it_is_gone_at_once(api, widgets):
 
 
 def test_with_finalizers_it_is_marked(api, widgets):
-    """It gets a deletionTimestamp, a grace period of 0 and another generation; a second deletion changes nothing."""
+    """
+    It gets a deletionTimestamp, a grace period of 0 and another generation; a second deletion changes
+    nothing.
+    """
     before = guarded(widgets)
     with widgets.watch(resourceVersion=version(before)) as watch:
         marked = api.delete(widgets.at("a")).ok(200)
@@ -59,7 +67,9 @@ def remove_by_put(api, widgets):
 
 @pytest.mark.parametrize("remove", [remove_by_merge, remove_by_json_patch, remove_by_put])
 def test_removing_the_last_finalizer_deletes(api, widgets, remove):
-    """One DELETED and no MODIFIED: with the last stored state and a newer version; the answer has the old one."""
+    """
+    One DELETED and no MODIFIED: with the last stored state and a newer version; the answer has the old one.
+    """
     guarded(widgets)
     marked = api.delete(widgets.at("a")).ok(200)
     with widgets.watch(resourceVersion=version(marked)) as watch:

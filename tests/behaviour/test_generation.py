@@ -27,7 +27,8 @@ def test_spec_change_bumps_by_one_by_put_and_by_patch(api, widgets):
         pytest.param({"annotations": {"a": "b"}}, id="annotations"),
         pytest.param({"finalizers": ["example.com/x"]}, id="finalizers"),
         pytest.param(
-            {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u"}]}, id="owners"
+            {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u"}]},
+            id="owners",
         ),
     ],
 )
@@ -64,7 +65,11 @@ def test_status_subresource_changes_status_only_without_a_bump(api, widgets):
     """PUT and PATCH of /status take the status alone, move the version, and answer the whole object."""
     before = widgets.create("a", {"x": 1}, metadata={"labels": {"k": "old"}})
     with widgets.watch(resourceVersion=version(before)) as watch:
-        patch = {"status": {"p": 1}, "spec": {"x": 9}, "metadata": {"labels": {"k": "new"}, "finalizers": ["a.b/c"]}}
+        patch = {
+            "status": {"p": 1},
+            "spec": {"x": 9},
+            "metadata": {"labels": {"k": "new"}, "finalizers": ["a.b/c"]},
+        }
         after = api.patch(widgets.at("a", "status"), patch).ok(200)
         assert watch.next()["type"] == "MODIFIED"
     assert after["status"] == {"p": 1} and after["spec"] == {"x": 1} and generation(after) == 1

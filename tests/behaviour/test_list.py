@@ -7,7 +7,10 @@ from .conftest import Collection
 
 
 def test_shape(api, widgets, configmaps):
-    """A list has its kind and a version; items of custom resources say their kind, those of built-in kinds don't."""
+    """
+    A list has its kind and a version; items of custom resources say their kind, those of built-in kinds
+    don't.
+    """
     widgets.create("a", {"x": 1})
     body = api.get(widgets.path).ok(200)
     assert (body["kind"], body["apiVersion"]) == ("WidgetList", f"{GROUP}/v1")
@@ -79,7 +82,12 @@ def test_nonsense_continue_is_400(api, widgets):
 )
 def test_label_selectors(widgets, selector, expected):
     """The full syntax is understood."""
-    for name, labels in {"a": {"app": "web", "tier": "1"}, "b": {"app": "web"}, "c": {"app": "api"}, "d": {}}.items():
+    for name, labels in {
+        "a": {"app": "web", "tier": "1"},
+        "b": {"app": "web"},
+        "c": {"app": "api"},
+        "d": {},
+    }.items():
         widgets.create(name, {}, metadata={"labels": labels})
     assert widgets.names(labelSelector=selector) == expected
 

@@ -38,12 +38,19 @@ def test_unknown_fields_are_pruned_and_preserved_where_told(stricts):
     """Fields that the schema does not know are dropped at every level, but for open objects."""
     spec = {"size": 1, "unknown": 1, "nested": {"unknown": 1, "depth": 7}, "free": {"any": {"thing": [1]}}}
     made = stricts.create("a", spec, unknown={"top": 1})
-    assert made["spec"] == {"size": 1, "nested": {"depth": 7}, "free": {"any": {"thing": [1]}}, "mode": "fast"}
+    assert made["spec"] == {
+        "size": 1,
+        "nested": {"depth": 7},
+        "free": {"any": {"thing": [1]}},
+        "mode": "fast",
+    }
     assert "unknown" not in made
 
 
 def test_defaults_are_applied_on_write(stricts):
-    """Defaults are filled in on creation, inside of objects that are there, and again when a patch removes them."""
+    """
+    Defaults are filled in on creation, inside of objects that are there, and again when a patch removes them.
+    """
     made = stricts.create("a", {"size": 1, "nested": {}})
     assert made["spec"] == {"size": 1, "mode": "fast", "nested": {"depth": 3}}
     assert stricts.patch("a", {"spec": {"mode": "slow"}})["spec"]["mode"] == "slow"

@@ -25,7 +25,9 @@ def test_from_the_lists_version_later_changes_only_in_order(api, widgets):
 
 @pytest.mark.parametrize("query", [{}, {"resourceVersion": "0"}, {"resourceVersion": ""}])
 def test_without_a_version_all_that_exists_comes_first(api, widgets, query):
-    """Without a version or with 0, existing objects are added with their own versions, then changes follow."""
+    """
+    Without a version or with 0, existing objects are added with their own versions, then changes follow.
+    """
     existing = [widgets.create(name, {})["metadata"]["resourceVersion"] for name in "ab"]
     with widgets.watch(**query) as watch:
         first = brief(watch.take(2))
@@ -107,7 +109,11 @@ def test_bookmark_arrives_before_the_timeout(api, widgets, configmaps):
 def test_initial_events_are_supported_or_refused(api, widgets):
     """Newer servers send what exists and a marking bookmark, older ones refuse."""
     widgets.create("a", {})
-    query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+    query = {
+        "sendInitialEvents": "true",
+        "resourceVersionMatch": "NotOlderThan",
+        "allowWatchBookmarks": "true",
+    }
     with widgets.watch(**query) as watch:
         assert watch.status in (200, 422)
         if watch.status == 200:
@@ -117,7 +123,9 @@ def test_initial_events_are_supported_or_refused(api, widgets):
 
 
 def test_too_old_version_is_410(api, widgets):
-    """A version that is no longer known is Expired: an error event in the stream or the status of the answer."""
+    """
+    A version that is no longer known is Expired: an error event in the stream or the status of the answer.
+    """
     with widgets.watch(resourceVersion="1") as watch:
         assert watch.status in (200, 410)
         event = watch.next()

@@ -75,4 +75,9 @@ def shops(store):
 
 
 def shop(name, spec=None, **meta):
-    return {"apiVersion": "example.com/v1", "kind": "Shop", "metadata": {"name": name, **meta}, "spec": spec or {}}
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": "Shop",
+        "metadata": {"name": name, **meta},
+        "spec": spec or {},
+    }

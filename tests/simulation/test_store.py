@@ -1,4 +1,6 @@
-"""The store by itself: determinism, borders, history, statistics. What a server does is in the behaviour suite."""
+"""
+The store by itself: determinism, borders, history, statistics. What a server does is in the behaviour suite.
+"""
 
 import random
 
@@ -47,7 +49,11 @@ def test_refused_write_changes_nothing(store, shops):
     store.create(shops, shop("a", finalizers=["example.com/x"]), "default")
     watcher = store.watch(shops, Selection(), store.version, lambda: None)
     before = store.statistics()
-    for patch in ({"metadata": {"labels": {"a": "-"}}}, {"metadata": {"uid": "x"}}, {"metadata": {"name": "b"}}):
+    for patch in (
+        {"metadata": {"labels": {"a": "-"}}},
+        {"metadata": {"uid": "x"}},
+        {"metadata": {"name": "b"}},
+    ):
         with pytest.raises(ApiError):
             store.patch(shops, "a", "default", patch)
     assert store.statistics() == before and watcher.drain() == []

@@ -23,7 +23,7 @@ def test_kubeconfig_is_private_and_works(kube):
     assert "kube-system" in kubectl(kube, "get", "namespaces")
 
 
-def test_restart_keeps_the_objects():
+def test_restart_keeps_the_objects(kube_assets):
     """Restarting the API server alone keeps its address and its objects; compaction does no harm to them."""
     with KubeServer() as server:
         kubectl(server, "create", "namespace", "kept")
