@@ -48,6 +48,63 @@ def differing_paths(old: Any, new: Any, path: str = "") -> Iterator[str]:
         yield path
 
 
+def explains(write: Any, old: Any, new: Any) -> bool:
+    """
+    Whether a write can be all that lies between two bodies: each difference is within what it names.
+
+    `write` is a merge patch, a whole body or the operations of a JSON patch. The stamps that a server makes at each
+    write are no differences.
+    """
+    named = _named_by_operations(write) if isinstance(write, list | tuple) else set(_leaves(write))
+    return all(
+        any(path[:length] in named for length in range(len(path) + 1))
+        for path in _differing_leaves(old, new)
+        if path not in _STAMPS
+    )
+
+
+_Path = tuple[str, ...]
+
+_STAMPS: frozenset[_Path] = frozenset(
+    {("metadata", "resourceVersion"), ("metadata", "generation"), ("metadata", "managedFields")}
+)
+
+
+def _leaves(value: Any, path: _Path = ()) -> Iterator[_Path]:
+    if isinstance(value, Mapping) and value:
+        for key, item in value.items():
+            yield from _leaves(item, (*path, str(key)))
+    else:
+        yield path
+
+
+def _named_by_operations(operations: Any) -> set[_Path]:
+    named: set[_Path] = set()
+    for operation in operations:
+        if operation.get("op") != "test":
+            named |= {_of_pointer(operation[key]) for key in ("path", "from") if key in operation}
+    return named
+
+
+def _of_pointer(pointer: str) -> _Path:
+    """The path of a JSON pointer, as far as it leads through maps: lists count as a whole."""
+    steps = [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
+    for position, step in enumerate(steps):
+        if step == "-" or step.isdigit():
+            return tuple(steps[:position])
+    return tuple(steps)
+
+
+def _differing_leaves(old: Any, new: Any, path: _Path = ()) -> Iterator[_Path]:
+    if isinstance(old, Mapping) or isinstance(new, Mapping):
+        # What is absent or null reads as empty, so an empty map that came or went is no difference.
+        before, after = (side if isinstance(side, Mapping) else {} for side in (old, new))
+        for key in before.keys() | after.keys():
+            yield from _differing_leaves(before.get(key), after.get(key), (*path, str(key)))
+    elif not same(old, new):
+        yield path
+
+
 def same(one: Any, other: Any) -> bool:
     """Equality of decoded JSON. Unlike Python's, `true` is not 1 there."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):

@@ -55,10 +55,13 @@ EVERYONE = "*"
 
 @dataclasses.dataclass(slots=True)
 class _OwnWrites:
-    """Answers to own writes of one object whose events have not come yet: the newest, and (version, origin) of each."""
+    """Answers to own writes of one object whose events have not come yet, as (version, origin, body) of each."""
 
-    latest: Raw
-    expected: list[tuple[str, str | None]]
+    expected: list[tuple[str, str | None, Raw]]
+
+    @property
+    def latest(self) -> Raw:
+        return self.expected[-1][2]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -141,13 +144,17 @@ class Store:
         for held in self._writing.values():
             held[:] = [event for event in held if event[0] != scope]
         gone = self._members.pop(scope, set())
-        return [change for uid in gone if (change := self._vanish(uid)) is not None]
+        return [change for uid in sorted(gone) if (change := self._vanish(uid)) is not None]
 
     def _end_list(self, scope: Scope) -> list[Change]:
         listed = self._listing.pop(scope, set())
         known = self._members.get(scope, set())
         self._members[scope] = listed
-        return [change for uid in known - listed if (change := self._vanish(uid)) is not None]
+        for held in self._writing.values():
+            # What was held back before the list tells of objects that are gone by now: it must not revive them.
+            held[:] = [event for event in held if event[0] != scope or identity(event[2]) in listed]
+        # Sorted, since the order of a set differs from process to process, and histories are to be repeatable.
+        return [change for uid in sorted(known - listed) if (change := self._vanish(uid)) is not None]
 
     def _take(self, scope: Scope, event: WatchEvent, changes: list[Change]) -> None:
         type_, raw = event
@@ -195,9 +202,10 @@ class Store:
         own = self._own[uid]
         if not own.expected:
             del self._own[uid]  # nothing of ours: what came last was to be taken for unseen
-        for position, (expected, origin) in enumerate(own.expected):
+        for position, (expected, origin, _) in enumerate(own.expected):
             if expected == version:
-                del own.expected[: position + 1]
+                # Only this one: of two writes at once, the answers may come in another order than the events.
+                del own.expected[position]
                 if not own.expected:
                     del self._own[uid]
                 changes.append(Change(ChangeType.UPDATED, uid, raw, seen, origin=origin))
@@ -205,7 +213,7 @@ class Store:
         if relisted and own.expected:
             # A list shows the state after our writes, whose own events will not come any more.
             del self._own[uid]
-            origins = {origin for _, origin in own.expected}
+            origins = {origin for _, origin, _ in own.expected}
             origin = origins.pop() if len(origins) == 1 else None
             changes.append(Change(ChangeType.UPDATED, uid, own.latest, seen, origin=origin))
             seen = own.latest
@@ -316,9 +324,8 @@ class Store:
             return  # the write changed nothing, so no event will come
         own = self._own.get(uid)
         if own is None:
-            own = self._own[uid] = _OwnWrites(answer, [])
-        own.latest = answer
-        own.expected.append((version, origin))
+            own = self._own[uid] = _OwnWrites([])
+        own.expected.append((version, origin, answer))
 
     def _remember_birth(self, uid: str, version: str, origin: str | None) -> None:
         self._born[uid] = (version, origin)

@@ -41,15 +41,6 @@ _RELIST_AFTER = 2
 # A connection that held for so long was healthy, whatever ended it: failures before it don't count any more.
 _HEALTHY = 30.0
 
-# Failures in a row after which the version is given up, and the state is listed anew.
-_RELIST_AFTER = 2
-
-# A connection that held for so long was healthy, whatever ended it: failures before it don't count any more.
-_HEALTHY = 30.0
-
-# The timer of the inactivity limit is moved at most so often (seconds): moving it costs more than an event.
-_TIMER_SLACK = 1.0
-
 _ADVICE = {
     401: "the server refuses the credentials; check the kubeconfig, or the service account's token",
     403: "permission is missing; grant list and watch on it to the operator's user or service account",

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from opkit.cluster.body import Raw, identity, metadata
-from opkit.cluster.merging import would_change
+from opkit.cluster.merging import explains, would_change
 from opkit.cluster.protocol import Cluster, PatchType
 from opkit.cluster.resource import Resource
 from opkit.errors import Forbidden
@@ -143,6 +143,8 @@ class Writes:
         settled: Raw | None = None
         try:
             settled = await call()
+            if not created and not _is_ours(write, watched.find(write.name, write.namespace), settled):
+                origin = None
         finally:
             watched.end_write(write.name, write.namespace, settled, origin=origin, created=created)
         self._sent(write, settled)
@@ -163,3 +165,16 @@ class Writes:
     def _pass_fence(self) -> None:
         if self.fenced:
             raise Forbidden("this process does not lead any more, so it must not write", reason="NotLeading")
+
+
+def _is_ours(write: Write, known: Raw | None, answer: Raw) -> bool:
+    """
+    Whether the answered version is surely that of this write.
+
+    A server answers a write that changes nothing with the version that it has: that can be someone else's, whose
+    event is still on its way to us and must not be taken for an echo. A spare run is cheap, a lost one is not.
+    """
+    version = metadata(answer).get("resourceVersion")
+    if isinstance(write.body, dict) and metadata(write.body).get("resourceVersion") == version:
+        return False  # what it was made for is what it left: nothing has changed
+    return known is None or identity(known) != identity(answer) or explains(write.body, known, answer)

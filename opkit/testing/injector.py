@@ -229,8 +229,10 @@ class FakeEventInjector:
     def _is_busy(self, process: Process) -> bool:
         operator = process.operator
         statistics = operator.statistics()
-        streaming = statistics.listed and not any(stream.pausing for stream in statistics.streams)
-        silent = any(stream.is_silent for stream in self._faults.streams())
+        # Those that are open: a stream may have had failures long ago, and be a healthy one.
+        open_streams = list(self._faults.streams())
+        streaming = statistics.listed and len(open_streams) >= len(statistics.streams)
+        silent = any(stream.is_silent for stream in open_streams)
         return (
             not streaming or silent or bool(statistics.running) or operator.next_due(ignoring=_RESYNC) is not None
         )

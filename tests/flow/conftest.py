@@ -24,3 +24,37 @@ def loop():
             task.cancel()
         loop.run_now()
     loop.close()
+
+
+async def nothing():
+    """A handler that is content with everything."""
+
+
+WEBAPPS = ("example.com", "v1", "webapps")
+
+
+@pytest.fixture
+def webapps(registry, event_injector):
+    """
+    An operator for webapps: `op = webapps(reconcile, delete=..., finalizers=[...], settings=..., **options)`.
+
+    The handlers are known by the names that their functions have.
+    """
+
+    def make(reconcile=nothing, *, delete=None, finalizers=(), settings=None, resource=WEBAPPS, **options):
+        opkit.reconcile(*resource, registry=registry, **options)(reconcile)
+        if delete is not None:
+            opkit.delete(*resource, registry=registry)(delete)
+        for order, finalizer in enumerate(finalizers):
+            opkit.finalizer(*resource, name=f"example.com/{finalizer.__name__}", order=order, registry=registry)(
+                finalizer
+            )
+        return event_injector(registry, settings)
+
+    return make
+
+
+@pytest.fixture
+def outcomes():
+    """The outcomes of an operator's calls, as plain words."""
+    return lambda op, *args: [str(call.outcome) for call in op.calls(*args)]
