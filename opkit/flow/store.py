@@ -90,6 +90,7 @@ class Store:
         self._members: dict[Scope, set[str]] = {}
         self._listing: dict[Scope, set[str]] = {}
         self._own: dict[str, _OwnWrites] = {}
+        self._unseen: dict[str, Raw] = {}
         self._born: dict[str, tuple[str, str | None]] = {}
         self._writing: dict[_Name, list[tuple[Scope, EventType | str, Raw]]] = {}
         self._writers: dict[_Name, int] = {}
@@ -99,7 +100,9 @@ class Store:
     def get(self, uid: str) -> Raw | None:
         """The newest body, own writes included."""
         own = self._own.get(uid)
-        return own.latest if own is not None else self._seen.get(uid)
+        if own is not None:
+            return own.latest
+        return self._unseen.get(uid) or self._seen.get(uid)
 
     def find(self, name: str, namespace: str | None = None) -> Raw | None:
         """The newest body of the object that has this name now."""
@@ -190,6 +193,8 @@ class Store:
         if version is not None and version == seen["metadata"].get("resourceVersion"):
             return
         self._seen[uid] = raw
+        if self._unseen:
+            self._unseen.pop(uid, None)
         if self._own and uid in self._own:
             self._put_over_own_writes(uid, version, raw, seen, type_ == "LISTED", changes)
         else:
@@ -200,8 +205,6 @@ class Store:
     ) -> None:
         """Take an event of an object while events of own writes of it are still on their way."""
         own = self._own[uid]
-        if not own.expected:
-            del self._own[uid]  # nothing of ours: what came last was to be taken for unseen
         for position, (expected, origin, _) in enumerate(own.expected):
             if expected == version:
                 # Only this one: of two writes at once, the answers may come in another order than the events.
@@ -210,7 +213,7 @@ class Store:
                     del self._own[uid]
                 changes.append(Change(ChangeType.UPDATED, uid, raw, seen, origin=origin))
                 return
-        if relisted and own.expected:
+        if relisted:
             # A list shows the state after our writes, whose own events will not come any more.
             del self._own[uid]
             origins = {origin for _, origin, _ in own.expected}
@@ -250,6 +253,7 @@ class Store:
     def _forget(self, uid: str) -> None:
         raw = self._seen.pop(uid)
         self._own.pop(uid, None)
+        self._unseen.pop(uid, None)
         meta = raw["metadata"]
         name = (meta.get("namespace"), meta["name"])
         if self._uids.get(name) == uid:
@@ -267,7 +271,7 @@ class Store:
         """
         if change.type is ChangeType.UPDATED and change.old is not None and self._seen.get(change.uid) is change.body:
             self._seen[change.uid] = change.old
-            self._own.setdefault(change.uid, _OwnWrites(change.body, []))
+            self._unseen[change.uid] = change.body
 
     # From the operator's own writes.
 
