@@ -15,7 +15,7 @@ import functools
 import inspect
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Protocol
 
 from opkit.cluster.body import Body, Meta, Raw, metadata
@@ -80,21 +80,30 @@ class Stopping:
     For handlers in threads, which can't be cancelled: look at it, or wait on it instead of sleeping.
     """
 
+    __slots__ = ("_event", "_is_set")
+
     def __init__(self) -> None:
-        self._event = threading.Event()
+        self._is_set = False
+        self._event: threading.Event | None = None  # made when somebody waits, which few handlers do
 
     def __bool__(self) -> bool:
-        return self._event.is_set()
+        return self._is_set
 
     def is_set(self) -> bool:
-        return self._event.is_set()
+        return self._is_set
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until it is set, at most `timeout` seconds; whether it is. Blocks: for threads only."""
-        return self._event.wait(timeout)
+        event = self._event
+        if event is None:
+            event = self._event = threading.Event()
+        # Set in between by another thread that has not seen the event.
+        return self._is_set or event.wait(timeout)
 
     def set(self) -> None:
-        self._event.set()
+        self._is_set = True
+        if self._event is not None:
+            self._event.set()
 
 
 class Requeue(Protocol):
@@ -112,6 +121,26 @@ class Run:
     Each argument is made when it is first asked for, and once.
     """
 
+    # Typed here, and made by `__getattr__` on the first look.
+    body: Body
+    spec: dict[str, Any]
+    meta: Meta
+    status: dict[str, Any]
+    name: str | None
+    namespace: str | None
+    uid: str | None
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    retry: int
+    logger: logging.LoggerAdapter[logging.Logger]
+    patch: Patch
+    stopping: Stopping
+    memo: Memo
+    cluster: ClusterAccess | BlockingAccess
+    requeue: Requeue
+    event: PostEvent
+    secondary: Callable[[str], list[Body]]
+
     def __init__(
         self,
         *,
@@ -121,11 +150,7 @@ class Run:
         settings: Settings,
         attempt: int,
         trigger: frozenset[Trigger],
-        access: Callable[[Run], ClusterAccess],
-        requeue: Callable[[Run], Requeue],
-        post: Callable[[Run], PostEvent],
-        memo: Callable[[], Memo],
-        secondary: Callable[[Run], Callable[[str], list[Body]]] | None = None,
+        tools: Tools,
         reason: DeleteReason | None = None,
     ) -> None:
         self.raw = raw
@@ -135,87 +160,16 @@ class Run:
         self.attempt = attempt
         self.trigger = trigger
         self.reason = reason
-        self._access = access
-        self._requeue = requeue
-        self._post = post
-        self._memo = memo
-        self._secondary = secondary
+        self.tools = tools
         self.is_async = True
 
-    @functools.cached_property
-    def body(self) -> Body:
-        return Body.of(self.raw)
-
-    @property
-    def spec(self) -> dict[str, Any]:
-        return self.body.spec
-
-    @property
-    def meta(self) -> Meta:
-        return self.body.metadata
-
-    @property
-    def status(self) -> dict[str, Any]:
-        return self.body.status
-
-    @property
-    def name(self) -> str | None:
-        return metadata(self.raw).get("name")
-
-    @property
-    def namespace(self) -> str | None:
-        return metadata(self.raw).get("namespace")
-
-    @property
-    def uid(self) -> str | None:
-        return metadata(self.raw).get("uid")
-
-    @property
-    def labels(self) -> dict[str, str]:
-        return self.body.labels
-
-    @property
-    def annotations(self) -> dict[str, str]:
-        return self.body.annotations
-
-    @property
-    def retry(self) -> int:
-        return self.attempt - 1
-
-    @functools.cached_property
-    def logger(self) -> logging.LoggerAdapter[logging.Logger]:
-        return logging.LoggerAdapter(logger, {"k8s_ref": object_reference(self.raw), "controller": self.controller})
-
-    @functools.cached_property
-    def patch(self) -> Patch:
-        return Patch()
-
-    @functools.cached_property
-    def stopping(self) -> Stopping:
-        return Stopping()
-
-    @property
-    def memo(self) -> Memo:
-        return self._memo()
-
-    @functools.cached_property
-    def cluster(self) -> ClusterAccess | BlockingAccess:
-        access = self._access(self)
-        return access if self.is_async else BlockingAccess(access, asyncio.get_running_loop())
-
-    @functools.cached_property
-    def requeue(self) -> Requeue:
-        return self._requeue(self)
-
-    @functools.cached_property
-    def event(self) -> PostEvent:
-        return self._post(self)
-
-    @functools.cached_property
-    def secondary(self) -> Callable[[str], list[Body]]:
-        if self._secondary is None:
-            raise TypeError(f"controller {self.controller} watches no secondary resources; name them in owns=[...]")
-        return self._secondary(self)
+    def __getattr__(self, name: str) -> Any:
+        # Only what is missing comes here: faster than properties, of which most runs need few and most need twice.
+        make = _MAKERS.get(name)
+        if make is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        value = self.__dict__[name] = make(self)
+        return value
 
     @property
     def made_patch(self) -> Patch | None:
@@ -228,12 +182,68 @@ class Run:
         self.stopping.set()
 
 
+class Tools(Protocol):
+    """What a run takes from its controller."""
+
+    def access(self, run: Run) -> ClusterAccess: ...
+
+    def requeue(self, run: Run) -> Requeue: ...
+
+    def post(self, run: Run) -> PostEvent: ...
+
+    def memo(self, run: Run) -> Memo: ...
+
+    def secondary(self, run: Run) -> Callable[[str], list[Body]]: ...
+
+
+class RunLogger(logging.LoggerAdapter[logging.Logger]):
+    """A logger that names the object and the controller in each line."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(logger)
+        self._run = run
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        ours = {"k8s_ref": object_reference(self._run.raw), "controller": self._run.controller}
+        kwargs["extra"] = {**ours, **(kwargs.get("extra") or {})}
+        return msg, kwargs
+
+
+def _make_cluster(run: Run) -> ClusterAccess | BlockingAccess:
+    access = run.tools.access(run)
+    return access if run.is_async else BlockingAccess(access, asyncio.get_running_loop())
+
+
+_MAKERS: dict[str, Callable[[Run], Any]] = {
+    "body": lambda run: Body.of(run.raw),
+    "spec": lambda run: run.body.spec,
+    "meta": lambda run: run.body.metadata,
+    "status": lambda run: run.body.status,
+    "name": lambda run: metadata(run.raw).get("name"),
+    "namespace": lambda run: metadata(run.raw).get("namespace"),
+    "uid": lambda run: metadata(run.raw).get("uid"),
+    "labels": lambda run: run.body.labels,
+    "annotations": lambda run: run.body.annotations,
+    "retry": lambda run: run.attempt - 1,
+    "logger": RunLogger,
+    "patch": lambda run: Patch(),
+    "stopping": lambda run: Stopping(),
+    "memo": lambda run: run.tools.memo(run),
+    "cluster": _make_cluster,
+    "requeue": lambda run: run.tools.requeue(run),
+    "event": lambda run: run.tools.post(run),
+    "secondary": lambda run: run.tools.secondary(run),
+}
+
 ARGUMENTS = (
     "annotations", "attempt", "body", "cluster", "event", "labels", "logger", "memo", "meta", "name", "namespace",
     "patch", "reason", "requeue", "resource", "retry", "secondary", "settings", "spec", "status", "stopping",
     "trigger", "uid",
 )  # fmt: skip
 """What handlers of objects may ask for by name."""
+
+_ALL = tuple(name for name in ARGUMENTS if name != "reason")
+"""What a `**kwargs` gets, but in delete handlers."""
 
 current_run: contextvars.ContextVar[Run | None] = contextvars.ContextVar("opkit_run", default=None)
 """The run that the current code belongs to, in threads too: for whoever writes a log line."""
@@ -299,7 +309,7 @@ class Invoker:
 
     def arguments(self, handler: Handler, run: Run) -> dict[str, Any]:
         """What the signature asks for."""
-        names = _names_for_all(run) if handler.takes_all else handler.arguments
+        names = (_ALL if run.reason is None else ARGUMENTS) if handler.takes_all else handler.arguments
         arguments = {name: getattr(run, name) for name in names}
         if handler.object_argument is not None:
             arguments[handler.object_argument] = run.body
@@ -341,12 +351,6 @@ class Invoker:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
-
-
-def _names_for_all(run: Run) -> list[str]:
-    """What a `**kwargs` gets: all that there is for this run."""
-    absent = {name for name, there in (("reason", run.reason), ("secondary", run._secondary)) if there is None}
-    return [name for name in ARGUMENTS if name not in absent]
 
 
 async def _settle(result: Any) -> Any:

@@ -291,21 +291,20 @@ class Pipeline:
             settings=self._runtime.settings,
             attempt=request.attempt,
             trigger=request.triggers,
-            access=self._access,
-            requeue=self._requeue,
-            post=self._post,
-            memo=lambda: self._memo(request.key),
-            secondary=self._secondary if self._dependents else None,
+            tools=self,
             reason=reason,
         )
 
-    def _memo(self, uid: str) -> Memo:
+    def memo(self, run: Run) -> Memo:
+        """The author's own values about the object."""
+        uid = identity(run.raw)
         memo = self._shared.memos.get(uid)
         if memo is None:
             memo = self._shared.memos[uid] = Memo(self._runtime.memo)
         return memo
 
-    def _access(self, run: Run) -> ClusterAccess:
+    def access(self, run: Run) -> ClusterAccess:
+        """The API for a handler."""
         return ClusterAccess(
             self._runtime.writes,
             manager=self._runtime.settings.name,
@@ -322,10 +321,14 @@ class Pipeline:
         """These secondary objects are not watched any more."""
         self._dependents = [one for one in self._dependents if one.resource != resource]
 
-    def _secondary(self, run: Run) -> Callable[[str], list[Body]]:
+    def secondary(self, run: Run) -> Callable[[str], list[Body]]:
+        """The way for a handler to its secondary objects."""
+
         def secondary(resource: str) -> list[Body]:
             selector = ResourceSelector.parse(resource)
             found = [one for one in self._dependents if selector.select([one.resource])]
+            if not self._dependents:
+                raise LookupError(f"{self.name} watches no secondary resources; name them in owns=[...]")
             if not found:
                 watched = ", ".join(sorted(str(one.resource.plural) for one in self._dependents))
                 raise LookupError(f"{self.name} does not watch {resource!r} as secondary; it watches: {watched}")
@@ -357,7 +360,9 @@ class Pipeline:
         """Run the finalizers that stand on an object, and take them off."""
         return self._reconciler.finalize(raw, request)
 
-    def _requeue(self, run: Run) -> Requeue:
+    def requeue(self, run: Run) -> Requeue:
+        """The way for a handler to ask for another run."""
+
         def requeue(after: float = 0, name: str | None = None, namespace: str | None = None) -> bool:
             wait = seconds(after, "requeue(after=...)") or 0.0
             if name is None:
@@ -381,7 +386,9 @@ class Pipeline:
         raw = self.store.find(name, namespace if self._shared.resource.namespaced else None)
         return raw is not None and self.schedule(metadata(raw)["uid"], after, trigger)
 
-    def _post(self, run: Run) -> PostEvent:
+    def post(self, run: Run) -> PostEvent:
+        """The way for a handler to post an Event about its object."""
+
         def event(reason: str, message: str, type: str = "Normal") -> None:
             check_event(reason, type)
             self._runtime.in_loop(self._runtime.events.post, run.raw, reason, message, type)
