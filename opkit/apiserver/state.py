@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterable
@@ -20,6 +21,8 @@ from opkit.errors import OpkitError
 from opkit.simulation.kinds import Kind
 from opkit.simulation.records import Record
 from opkit.simulation.store import Store
+
+logger = logging.getLogger(__name__)
 
 _FORMAT = 1
 _DELAY = 0.2
@@ -112,6 +115,7 @@ class StateKeeper:
         self._store = store
         self._path = path
         self._dirty = asyncio.Event()
+        self._writing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> StateKeeper:
@@ -132,10 +136,14 @@ class StateKeeper:
         while True:
             await self._dirty.wait()
             await asyncio.sleep(_DELAY)
-            # A write under way is not cut short: the last one would race with it.
-            await asyncio.shield(self._save())
+            try:
+                # A write under way is not cut short; the last one waits for it.
+                await asyncio.shield(self._save())
+            except StateError as error:
+                logger.error("%s; the next change tries again", error)
 
     async def _save(self) -> None:
-        self._dirty.clear()
-        version, records = self._store.version, list(self._store.all_records())
-        await asyncio.to_thread(save, self._path, version, records)
+        async with self._writing:
+            self._dirty.clear()
+            version, records = self._store.version, list(self._store.all_records())
+            await asyncio.to_thread(save, self._path, version, records)

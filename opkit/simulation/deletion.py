@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from opkit.simulation.store import Store
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
+_LASTING_NAMESPACES = frozenset({"default", "kube-public", "kube-system"})
 _POLICIES = ("Foreground", "Background", "Orphan")
 
 
@@ -96,6 +97,8 @@ def delete(store: Store, endpoint: Endpoint, record: Record, options: DeleteOpti
     """Ask for an object's deletion. Raises 409 if a precondition does not hold."""
     kind = endpoint.kind
     _check_preconditions(kind, record, options)
+    if _is_namespace(kind) and record.name in _LASTING_NAMESPACES:
+        raise refusals.forbidden(kind, record.name, "this namespace may not be deleted")
     body = record.body()
     meta = body["metadata"]
     if meta.get("deletionTimestamp"):

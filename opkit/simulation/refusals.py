@@ -57,7 +57,8 @@ def unauthorized() -> ApiError:
 
 
 def forbidden(kind: Kind, name: str, message: str, causes: Iterable[Raw] = ()) -> ApiError:
-    details = _details(kind.group, kind.plural, name) | {"causes": list(causes)}
+    shown = list(causes)
+    details = _details(kind.group, kind.plural, name) | ({"causes": shown} if shown else {})
     return ApiError.of(403, "Forbidden", f'{kind.qualified} "{name}" is forbidden: {message}', details=details)
 
 

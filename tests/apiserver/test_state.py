@@ -127,6 +127,26 @@ def test_crash_leaves_the_old_or_the_new_state(tmp_path):
         assert {json.loads(line)["version"] for line in lines[1:]} == {header["version"]}
 
 
+def test_keeper_goes_on_after_a_failed_write(tmp_path, monkeypatch, caplog):
+    """A disk that is full for a while is reported; the next change is written again."""
+    path = tmp_path / "state"
+    store = new_store()
+    maps = store.endpoint("", "v1", "configmaps")
+
+    async def main():
+        async with state.StateKeeper(store, path):
+            with monkeypatch.context() as broken:
+                broken.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+                store.create(maps, {"metadata": {"name": "lost"}}, "default")
+                async with asyncio.timeout(10):
+                    while "No space left" not in caplog.text:  # noqa: ASYNC110  (logs tell nobody)
+                        await asyncio.sleep(0.02)
+            store.create(maps, {"metadata": {"name": "next"}}, "default")
+        assert b'"lost"' in path.read_bytes() and b'"next"' in path.read_bytes()
+
+    asyncio.run(main())
+
+
 def test_keeper_writes_changes_soon_and_at_the_end(tmp_path):
     """While the server runs, changes are in the file within a moment; the last ones at the stop."""
     path = tmp_path / "state"

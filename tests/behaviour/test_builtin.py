@@ -161,6 +161,13 @@ def test_default_and_kube_system_namespaces_exist(api):
     assert {"default", "kube-system"} <= {item["metadata"]["name"] for item in items}
 
 
+def test_lasting_namespaces_can_not_be_deleted(api):
+    """Some namespaces are there to stay."""
+    for name in ("default", "kube-system", "kube-public"):
+        status = api.delete(f"/api/v1/namespaces/{name}").refused(403, reason="Forbidden")
+        assert "this namespace may not be deleted" in status["message"]
+
+
 @pytest.fixture
 def deployments(api, namespace):
     return Collection(api, "deployments", "Deployment", namespace, group="apps")

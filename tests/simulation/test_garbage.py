@@ -144,5 +144,5 @@ class TestWithoutCollection:
         create(store, shops, "child", top)
         store.delete(shops, "top", "default")
         assert names(store, shops) == ["child"]
-        store.delete(store.endpoint("", "v1", "namespaces"), "kube-public", None)
-        assert store.namespace("kube-public").body()["status"]["phase"] == "Terminating"
+        store.delete(store.endpoint("", "v1", "namespaces"), "kube-node-lease", None)
+        assert store.namespace("kube-node-lease").body()["status"]["phase"] == "Terminating"
