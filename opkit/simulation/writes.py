@@ -126,12 +126,18 @@ def update(
     _refuse(endpoint, meta, [*causes, *_causes(endpoint, new, old)])
     if _is_same(old, new) and (entries is None or entries == managers.read(old["metadata"])):
         return record
-    if kind.has_generation and not _is_same(_spec_of(endpoint, old), _spec_of(endpoint, new)):
-        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
     if entries is None:
         time = store.timestamp()
         entries = managers.updated(endpoint, old, new, options.manager, options.subresource, time)
     managers.write(new["metadata"], entries)
+    return _keep(store, endpoint, record, old, new, options)
+
+
+def _keep(store: Store, endpoint: Endpoint, record: Record, old: Raw, new: Raw, options: Options) -> Record:
+    """Store a state that differs, or delete what was only waiting for this."""
+    kind = endpoint.kind
+    if kind.has_generation and not _is_same(_spec_of(endpoint, old), _spec_of(endpoint, new)):
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
     if options.dry_run:
         return _dry(new, str(record.version))
     if is_finished(new):

@@ -164,7 +164,7 @@ def types(events):
 
 
 def unique(prefix):
-    """A name that nothing else in this session has."""
+    """A name that nothing else in this run has."""
     return f"{prefix}-{next(_numbers)}-{time.time_ns() % 10**9}"
 
 
