@@ -1,9 +1,9 @@
 """
 A cluster in memory: a store that keeps the rules of a real API server, and what is built right on it.
 
-Everything but `cluster` and its `bell` is pure: no I/O, no event loop, no clock and no randomness of its own. Each write is
-one synchronous step in which the version is assigned, the object stored, the history extended and the
-watchers told.
+Everything but `cluster` and its `bell` is pure: no I/O, no event loop, no clock and no randomness of its own.
+Each write is one synchronous step in which the version is assigned, the object stored, the history extended
+and the watchers told.
 
     store        the face: get, list, create, replace, patch, apply, delete, watch      <- start here
     kinds        what a kind is: names, versions, subresources; `builtins` lists those that are always there
