@@ -23,6 +23,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -257,14 +258,36 @@ class KubeServer:
             return json.loads(text)
 
 
+# Stands between us and a program: when our end of the pipe closes, for whatever reason, the program is ended.
+_KEEPER = """
+import subprocess, sys, threading
+program = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
+def end():
+    sys.stdin.buffer.read()
+    program.terminate()
+    try:
+        program.wait(10)
+    except subprocess.TimeoutExpired:
+        program.kill()
+threading.Thread(target=end, daemon=True).start()
+sys.exit(program.wait())
+"""
+
+
 class _Process:
-    """A program that runs beside us, its output in a file."""
+    """A program that runs beside us, its output in a file. It ends when we do, even if we are killed."""
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
         self.name = Path(command[0]).name
         self._log_path = log
         self._log: IO[bytes] = open(log, "ab")  # noqa: SIM115  (it stays open as long as the process)
-        self._popen = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log)
+        self._popen = subprocess.Popen(
+            [sys.executable, "-c", _KEEPER, *command],
+            stdin=subprocess.PIPE,
+            stdout=self._log,
+            stderr=self._log,
+            start_new_session=True,  # an interrupt at the terminal is ours to deal with
+        )
 
     @property
     def has_ended(self) -> bool:
@@ -272,12 +295,9 @@ class _Process:
 
     def stop(self) -> None:
         """Ask it to end, and after 10 seconds end it."""
-        self._popen.terminate()
-        try:
-            self._popen.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            self._popen.kill()
-            self._popen.wait()
+        assert self._popen.stdin is not None
+        self._popen.stdin.close()
+        self._popen.wait()
         self._log.close()
 
     def log_tail(self) -> str:

@@ -1,8 +1,11 @@
 """The real server as a fixture: it starts, answers, restarts, and leaves nothing behind."""
 
 import shutil
+import socket
 import stat
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -35,6 +38,30 @@ def test_restart_keeps_the_objects(kube_assets):
         assert "kept" in kubectl(server, "get", "namespaces")
         directory = server.directory
     assert not directory.exists()
+
+
+FOREVER = """
+import sys
+from opkit.testing.kube import KubeServer
+server = KubeServer()
+server.start()
+print(server.port, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_server_ends_with_a_process_that_is_killed(kube_assets):
+    """Even a test run that is killed leaves no server running."""
+    command = [sys.executable, "-c", FOREVER]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        port = int(process.stdout.readline())
+        process.kill()
+    for _ in range(200):
+        with socket.socket() as client:
+            if client.connect_ex(("127.0.0.1", port)):
+                return
+        time.sleep(0.1)
+    raise AssertionError("the server is still there")
 
 
 def test_missing_binaries_are_named(tmp_path):
