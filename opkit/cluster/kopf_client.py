@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import logging
 import urllib.parse
@@ -25,8 +26,9 @@ from kopf._cogs.clients import api, auth, errors, scanning
 from kopf._cogs.configs.configuration import OperatorSettings
 from kopf._cogs.structs import credentials, ephemera, references
 from kopf._core.engines import activities, indexing
-from kopf._core.intents import registries
+from kopf._core.intents import piggybacking, registries
 
+from opkit.cluster import kubeconfig
 from opkit.cluster.body import Raw
 from opkit.cluster.discovery import Discovery
 from opkit.cluster.lines import LineSplitter, WatchFailed, decode_events
@@ -74,6 +76,9 @@ class KopfCluster:
     ) -> None:
         self._settings = settings or kopf.OperatorSettings()
         self._settings.networking.enforce_retry_after = True
+        # A scan is many requests; whoever asks for it waits between its tries, and tells what is wrong.
+        networking = dataclasses.replace(self._settings.networking, error_backoffs=_RETRIES)
+        self._scanning = dataclasses.replace(self._settings, networking=networking)
         self._chunk_size = chunk_size
         self._server_timeout = server_timeout
         self._vault = credentials.Vault()
@@ -103,6 +108,8 @@ class KopfCluster:
         try:
             await activities.authenticate(**arguments)
         except activities.ActivityError as error:
+            if isinstance(error.__cause__, CredentialsError):
+                raise error.__cause__ from None
             raise CredentialsError(f"no way into a cluster was found: {error.__cause__ or error}") from error
         self._authenticator = asyncio.create_task(activities.authenticator(**arguments), name="kopf's authenticator")
 
@@ -332,7 +339,7 @@ class KopfCluster:
         """The resources of one group, in all its versions. Raises `ApiError`."""
         auth.vault_var.set(self._vault)
         try:
-            found = await scanning.scan_resources(settings=self._settings, logger=_quiet, groups={group})
+            found = await scanning.scan_resources(settings=self._scanning, logger=_quiet, groups={group})
         except errors.APIError as error:
             raise _translated(error) from error
         except (credentials.LoginError, credentials.AccessError) as error:
@@ -355,14 +362,47 @@ class KopfCluster:
 
 
 def _login_registry(logins: Iterable[Callable[..., Any]]) -> registries.OperatorRegistry:
-    """The author's login handlers, or else all of kopf's own ways."""
-    logins = list(logins)
-    if not logins:
+    """
+    The author's login handlers, or else a service account or a kubeconfig, or else all of kopf's own ways.
+
+    kopf's own come last because they load a client library, if one is installed, just to read a file.
+    """
+    functions = list(logins)
+    if not functions and not piggybacking.has_service_account() and kubeconfig.exists():
+        if kubeconfig.needs_another_client():
+            return registries.SmartOperatorRegistry()
+        functions = [_log_in_by_kubeconfig]
+    elif not functions and piggybacking.has_service_account():
+        functions = [piggybacking.login_with_service_account]
+    if not functions:
         return registries.SmartOperatorRegistry()
     registry = registries.OperatorRegistry()
-    for number, function in enumerate(logins):
-        kopf.on.login(registry=registry, id=f"{getattr(function, '__name__', 'login')}-{number}")(function)
+    for number, function in enumerate(functions):
+        name = getattr(function, "__name__", "login")
+        kopf.on.login(registry=registry, id=f"{name}-{number}", errors=kopf.ErrorsMode.PERMANENT)(function)
     return registry
+
+
+def _log_in_by_kubeconfig(*, settings: OperatorSettings, **_: Any) -> credentials.ConnectionInfo:
+    """A login handler of kopf. A plain function: kopf runs it in a thread, since a plugin may take its time."""
+    found = kubeconfig.load()
+    return credentials.ConnectionInfo(
+        server=found.server,
+        ca_path=found.ca_path,
+        ca_data=found.ca_data,
+        insecure=found.insecure,
+        username=found.username,
+        password=found.password,
+        token=found.token,
+        certificate_path=found.certificate_path,
+        certificate_data=found.certificate_data,
+        private_key_path=found.key_path,
+        private_key_data=found.key_data,
+        default_namespace=found.namespace,
+        proxy_url=found.proxy_url,
+        trust_env=settings.networking.trust_env,
+        expiration=found.expiration,
+    )
 
 
 def _selecting(scope: WatchScope) -> dict[str, str]:
