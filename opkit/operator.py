@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import dataclasses
 import random
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Any
 
 from opkit.clock import Clock, LoopClock
@@ -62,12 +62,13 @@ class Operator:
         clock: Clock | None = None,
         random_source: random.Random | None = None,
         onlooker: Onlooker | None = None,
+        clients: Mapping[str, Any] | None = None,
     ) -> None:
         """
         Compile the registry's declarations. Raises `RegistrationError` with every problem at once.
 
-        `cluster`, `clock`, `random_source` and `onlooker` are for tests: without them it is the cluster that the
-        credentials lead to, and the real time.
+        `cluster`, `clock`, `random_source`, `onlooker` and `clients` are for tests: without them it is the cluster that
+        the credentials lead to, and the real time.
         """
         if namespaces and clusterwide:
             raise TypeError("either namespaces are served, or all of them (clusterwide): not both")
@@ -84,7 +85,7 @@ class Operator:
         self._assembly: Assembly | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop_called = False
-        self._clients: dict[str, Any] = {}
+        self._clients: dict[str, Any] = dict(clients or {})
 
     async def run(self) -> None:
         """
@@ -264,4 +265,9 @@ class Operator:
             await cluster.close()
 
     def _client(self, library: str) -> Any:
+        if library not in self._clients:
+            raise TypeError(
+                f"a client of {library} has no server to talk to in virtual time: give the injector "
+                f"clients={{{library!r}: ...}}, or test against an embedded server"
+            )
         return self._clients[library]

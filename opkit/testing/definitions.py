@@ -2,7 +2,7 @@
 Definitions: the CustomResourceDefinitions that a test's handlers need.
 
 Takes a plan and the folder it came from; gives definitions for what is not built in: those that lie beside the
-handlers, and permissive ones, with a status subresource, for what has none.
+handlers or in a folder there, and permissive ones, with a status subresource, for what has none.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _found_in(folders: Iterable[Path]) -> Iterator[dict[str, Any]]:
 
     seen: set[str] = set()
     for folder in folders:
-        for file in sorted(folder.glob("*.y*ml")):
+        for file in sorted([*folder.glob("*.y*ml"), *folder.glob("*/*.y*ml")]):
             for body in yaml.safe_load_all(file.read_text(encoding="utf-8")):
                 if not isinstance(body, dict) or body.get("kind") != "CustomResourceDefinition":
                     continue

@@ -88,6 +88,9 @@ class FakeEventInjector:
     `handlers` are a path, a module or a registry; `settings` are as in production; `seed` picks the interleaving of
     what is due at the same moment (0 is the natural order) and all jitter; `start` is the time of day.
 
+    `namespaces` are those that it serves (default: all). `clients` stand in for those of other libraries that handlers
+    ask for by annotation: `{"kubernetes": mock}`.
+
     A context manager: at its end the operator is stopped, and whatever went wrong unnoticed is raised.
     """
 
@@ -99,12 +102,14 @@ class FakeEventInjector:
         start: datetime.datetime | None = None,
         *,
         namespaces: Sequence[str] = (),
+        clients: Mapping[str, Any] | None = None,
     ) -> None:
         self.seed = seed
         self._registry, folders = registry_of(handlers)
         self._settings = settings or Settings()
         self._start = start or START
         self._namespaces = tuple(namespaces)
+        self._clients = clients
         self._loop = VirtualLoop(seed)
         self._loop.set_exception_handler(self._on_loop_error)
         self._recorder = Recorder(self._loop.time)
@@ -166,6 +171,7 @@ class FakeEventInjector:
         return Process(
             loop=self._loop, store=self.store, faults=self._faults, registry=self._registry, settings=self._settings,
             recorder=self._recorder, seed=self.seed, start=self._start, namespaces=self._namespaces,
+            clients=self._clients,
         )  # fmt: skip
 
     def _raise_errors(self) -> None:
@@ -520,9 +526,9 @@ class FakeEventInjector:
             self._loop.run_now()
         return answers[0]
 
-    def timeline(self) -> str:
-        """The history, readable: what happened when, and which rule decided."""
-        return self._recorder.timeline()
+    def timeline(self, last: int | None = None) -> str:
+        """The history, readable: what happened when, and which rule decided. With `last` only so many moments."""
+        return self._recorder.timeline(last)
 
     # Promises to check.
 

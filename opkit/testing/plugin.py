@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from opkit.testing.injector import FakeEventInjector
     from opkit.testing.kube import KubeServer
 
+# Moments of a timeline that are shown when a test fails.
+_LAST = 100
+
 _SEED = "_opkit_seed"
 _INJECTORS = pytest.StashKey[list[Any]]()
 
@@ -94,7 +97,7 @@ def pytest_runtest_makereport(
     report: pytest.TestReport = yield  # type: ignore[assignment]  # pluggy's wrappers are sent the result
     for injector in item.stash.get(_INJECTORS, []) if report.failed else ():
         report.sections.append(
-            (f"opkit timeline (repeat with --opkit-seed={injector.seed})", injector.timeline())
+            (f"opkit timeline (repeat with --opkit-seed={injector.seed})", injector.timeline(_LAST))
         )
     return report  # type: ignore[return-value]
 

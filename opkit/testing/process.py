@@ -11,6 +11,7 @@ import asyncio
 import copy
 import datetime
 import random
+from collections.abc import Mapping
 from typing import Any
 
 from opkit.clock import LoopClock
@@ -45,6 +46,7 @@ class Process:
     def __init__(
         self, *, loop: VirtualLoop, store: Store, faults: FaultPlan, registry: Registry, settings: Settings,
         recorder: Recorder, seed: int, start: datetime.datetime, namespaces: tuple[str, ...] = (),
+        clients: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         self._loop = loop
         self._recorder = recorder
@@ -57,6 +59,7 @@ class Process:
             clock=VirtualClock(loop, start),
             random_source=random.Random(seed),
             onlooker=recorder,
+            clients=clients,
         )
         self._before = asyncio.all_tasks(loop)
         self._task = loop.create_task(self.operator.run(), name="operator")

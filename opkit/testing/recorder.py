@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import reprlib
 from collections.abc import Awaitable, Callable, Iterator
 
 from opkit.flow.onlooker import Onlooker, Refusal, Write
@@ -60,9 +61,12 @@ class Recorder(Onlooker):
         gate = self.gates.pop(handler, None)
         return gate.wait() if gate is not None else None
 
-    def timeline(self) -> str:
-        """What happened, readable, one line each."""
-        return "\n".join(f"{moment.at:10.3f}  {line}" for moment in self.moments for line in _lines(moment))
+    def timeline(self, last: int | None = None) -> str:
+        """What happened, readable, one line each; with `last` only the end of it."""
+        moments = self.moments if last is None else self.moments[-last:]
+        left_out = len(self.moments) - len(moments)
+        lines = [f"{moment.at:10.3f}  {line}" for moment in moments for line in _lines(moment)]
+        return "\n".join([f"({left_out} earlier moments are left out)", *lines] if left_out else lines)
 
 
 class Gate:
@@ -90,7 +94,8 @@ def _lines(moment: Moment) -> Iterator[str]:
     elif isinstance(what, Write):
         where = f"{what.namespace}/{what.name}" if what.namespace else what.name
         sub = f"/{what.subresource}" if what.subresource else ""
-        yield f"{moment.kind}: {what.verb} {what.resource.plural}{sub} {where} {what.body or ''}".rstrip()
+        body = reprlib.repr(what.body) if what.body else ""
+        yield f"{moment.kind}: {what.verb} {what.resource.plural}{sub} {where} {body}".rstrip()
     else:
         yield f"{moment.kind}: {what}"
 

@@ -32,13 +32,20 @@ def only_contact_changed(new, old):
     return new.spec != old.spec and rest(new) == rest(old)
 
 
-@opkit.reconcile(*WEBAPPS, generic=~is_paused, on_update=~only_contact_changed, retry=opkit.Retry(maximum=60))
+@opkit.reconcile(
+    *WEBAPPS,
+    # A child that somebody changes or deletes leads to a run of its owner, which puts it right.
+    owns=[("apps/v1", "deployments"), ("v1", "services"), ("v1", "configmaps")],
+    generic=~is_paused,
+    on_update=~only_contact_changed,
+    retry=opkit.Retry(maximum=60),
+)
 def reconcile(webapp, spec, status, meta, patch, cluster, event, logger):
-    # Server-side apply: makes what is missing, repairs what differs, leaves the rest alone. The owner takes all of
-    # them along when it is deleted.
-    cluster.apply(children.config_map(webapp), owner=webapp)
-    cluster.apply(children.service(webapp), owner=webapp)
-    deployment = cluster.apply(children.deployment(webapp), owner=webapp)
+    # Server-side apply: makes what is missing, repairs what differs, leaves the rest alone. Fields that somebody else
+    # has taken over are taken back by `force`. The owner takes all of them along when it is deleted.
+    cluster.apply(children.config_map(webapp), owner=webapp, force=True)
+    cluster.apply(children.service(webapp), owner=webapp, force=True)
+    deployment = cluster.apply(children.deployment(webapp), owner=webapp, force=True)
 
     # What is outside of the cluster has no owner reference: the status remembers what there is to be tidied up.
     host, former_host = spec.get("host"), status.get("host")

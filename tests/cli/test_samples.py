@@ -1,5 +1,7 @@
 """The samples: each compiles, and its manifests are of the resources that it serves."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,3 +50,14 @@ def test_sample_has_an_object_of_each_resource(sample):
 def test_sample_explains_itself(sample):
     """Each sample has a README with the command that runs it."""
     assert f"samples/{sample.name}/handlers.py" in (sample / "README.md").read_text()
+
+
+def test_sample_runs_on_an_embedded_server(sample):
+    """Each sample reconciles its own manifests over HTTP, and has nothing to complain of."""
+    command = [sys.executable, "-m", "opkit", "run", str(sample / "handlers.py"), "--embedded", "--until-idle"]
+    result = subprocess.run(
+        [*command, "--apply", str(sample / "manifests")], capture_output=True, text=True, timeout=60
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "success" in result.stdout
+    assert "failure" not in result.stdout
