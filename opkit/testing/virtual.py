@@ -245,12 +245,18 @@ def _where(task: asyncio.Task[Any]) -> str:
     return f"{frame.f_code.co_name} ({frame.f_code.co_filename}:{frame.f_lineno})"
 
 
-def _apart_from_running_loop(run: Callable[[], None]) -> None:
-    """Call it here, or, where another event loop runs in this thread, in a thread apart."""
+def _in_running_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        run()
+        return False
+    return True
+
+
+def _apart_from_running_loop(run: Callable[[], None]) -> None:
+    """Call it here, or, where another event loop runs in this thread, in a thread apart."""
+    if not _in_running_loop():
+        run()  # not in an except block: every error of the author's would show it as its context
         return
     errors: collections.deque[BaseException] = collections.deque()
 
@@ -288,13 +294,12 @@ def no_real_sleep(loop: VirtualLoop) -> Iterator[None]:
     """Report every `time.sleep` of what the loop runs, by the name of who called it, for the time of the block."""
 
     def sleep(seconds: Any) -> None:
-        if threading.current_thread() is not driver and _job.current is None:
+        if threading.get_ident() != loop._thread_id and _job.current is None:  # type: ignore[attr-defined]
             _REALLY_SLEEP(seconds)  # a thread that is none of ours
             return
         instead = "use `await asyncio.sleep()`, or a result's requeue_after"
         loop.fail(RealSleep(f"{_caller()} sleeps for real; {instead}"))
 
-    driver = threading.current_thread()
     before, time.sleep = time.sleep, sleep
     try:
         yield
