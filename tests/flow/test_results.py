@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime
+import itertools
 
 import kopf
 import pytest
@@ -301,7 +302,7 @@ def test_a_conflict_is_free_until_the_third_in_a_row(webapps, conflicts, times, 
     op.add("webapps", "shop")
     op.settle()
     assert [attempt for _, attempt in seen] == attempts and len(seen) == times
-    gaps = [later - earlier for (earlier, _), (later, _) in zip(seen, seen[1:], strict=False)]
+    gaps = [later - earlier for (earlier, _), (later, _) in itertools.pairwise(seen)]
     assert all(0 < gap <= 1 for gap in gaps[:2]) and all(gap == 10 for gap in gaps[2:])
 
 
@@ -336,8 +337,7 @@ def test_resyncs_keep_their_interval(scripted):
     """After the first, +-10 %, counted from the last run."""
     op = scripted(None, resync=1000)
     op.advance(20_000)
-    times = op.script.times()
-    gaps = [later - earlier for earlier, later in zip(times[1:], times[2:], strict=False)]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(op.script.times()[1:])]
     assert len(gaps) > 15 and all(900 <= gap <= 1100 for gap in gaps) and len(set(gaps)) > 10
 
 
