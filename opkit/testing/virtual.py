@@ -30,11 +30,19 @@ T = TypeVar("T")
 # Real seconds for which a thread may work before it counts as one that sleeps or hangs for real.
 PATIENCE = 2.0
 
+# Rounds of the loop at one moment of its time, after which there is no hope that it ends: many times what a hundred
+# thousand objects need.
+MOST_ROUNDS = 300_000
+
 _REALLY_SLEEP = time.sleep
 
 
 class RealSleep(OpkitError):
     """Something under test slept for real, or blocked for so long that it must have."""
+
+
+class Endless(OpkitError):
+    """Virtual time stands still, because something goes on for ever without letting it pass."""
 
 
 class _Job:
@@ -118,6 +126,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._limit = 0.0
         self._random = random.Random(seed) if seed else None
         self._jobs: set[_Job] = set()
+        self._rounds = 0
         self.errors: list[BaseException] = []
         """What went wrong in the loop itself, rather than in what it runs."""
 
@@ -163,9 +172,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if not ready:
             if scheduled and scheduled[0]._when <= self._limit:
                 self._now = scheduled[0]._when
+                self._rounds = 0
             else:
                 self._stopping = True
             return
+        self._rounds += 1
+        if self._rounds > MOST_ROUNDS:
+            self._rounds = 0
+            raise Endless(
+                f"there is always something left to do at {self._now:g} s, so time can't go on. A requeue after 0 s, or "
+                f"a loop around sleep(0)? What runs: {'; '.join(self.waiting_tasks())}"
+            )
         batch = list(ready)
         ready.clear()
         if self._random is not None and len(batch) > 1:
@@ -201,6 +218,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         Works inside of a running loop too: it moves to a thread of its own for as long as it takes.
         """
         self._limit = when
+        self._rounds = 0
         _apart_from_running_loop(self.run_forever)
         self._now = max(self._now, when)
 
