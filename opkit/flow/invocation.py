@@ -355,9 +355,13 @@ async def _settle(result: Any) -> Any:
 
 
 async def _uncancelled(future: asyncio.Future[Any], run: Run) -> Any:
-    """Wait for a thread. A cancellation tells the handler to stop; the thread itself goes on until it looks."""
+    """
+    Wait for a thread. A cancellation tells the handler to stop, and is passed on when it has: until then its thread
+    works on the object, whose lock must be held. Only a second cancellation lets go of it.
+    """
     try:
         return await asyncio.shield(future)
     except asyncio.CancelledError:
         run.stop()
+        await asyncio.wait({future})
         raise
