@@ -315,7 +315,7 @@ class Invoker:
     ) -> Any:  # fmt: skip
         loop = asyncio.get_running_loop()
         context = contextvars.copy_context()
-        call = functools.partial(context.run, functools.partial(function, **arguments))
+        call = functools.partial(context.run, functools.partial(_call, function, arguments))
         future = loop.run_in_executor(self._executor(), call)
         self.in_threads[id(future)] = f"{handler.name} on {run.namespace or ''}/{run.name}".replace(" /", " ")
         future.add_done_callback(lambda done: self.in_threads.pop(id(done), None))
@@ -347,6 +347,14 @@ def _names_for_all(run: Run) -> list[str]:
     """What a `**kwargs` gets: all that there is for this run."""
     absent = {name for name, there in (("reason", run.reason), ("secondary", run._secondary)) if there is None}
     return [name for name in ARGUMENTS if name not in absent]
+
+
+def _call(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    """Call a plain function. Two exceptions can't be carried by a future: a stray `next()` would hang its run."""
+    try:
+        return function(**arguments)
+    except (StopIteration, GeneratorExit) as error:
+        raise RuntimeError(f"the handler raised {type(error).__name__}") from error
 
 
 async def _settle(result: Any) -> Any:
