@@ -31,6 +31,7 @@ from kopf._core.intents import piggybacking, registries
 from opkit.cluster import kubeconfig
 from opkit.cluster.body import Raw
 from opkit.cluster.discovery import Discovery
+from opkit.cluster.kopf_answers import beneath, resource_of, translated, words
 from opkit.cluster.lines import LineSplitter, WatchFailed, decode_events
 from opkit.cluster.protocol import Batch, EventType, Mark, PatchType, Topology, WatchScope
 from opkit.cluster.resource import Resource, ResourceSelector
@@ -46,6 +47,9 @@ _quiet.propagate = False
 # Seconds between the tries of one request. A server that is gone for longer is the caller's business.
 _RETRIES = (0.5, 1.0, 2.0)
 _NO_RETRIES: tuple[float, ...] = ()
+
+# Tries of a list whose pages take longer than the server remembers its version.
+_LISTINGS = 3
 
 # A watch is cut by the server at `server_timeout`; this is the patience beyond it.
 _PATIENCE = 30.0
@@ -171,12 +175,15 @@ class KopfCluster:
                 backoffs=backoffs, timeout=timeout, logger=_quiet,
             )  # fmt: skip
         except errors.APIError as error:
-            raise _translated(error) from error
+            raise translated(error) from error
         except (credentials.LoginError, credentials.AccessError) as error:
             await self._log_in_again()
             raise _unauthorized() from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise Unreachable(f"no answer from the API server: {_words(error)}") from error
+            raise Unreachable(f"no answer from the API server: {words(error)}") from error
+        except (ValueError, TypeError, AttributeError) as error:
+            # kopf trips over what proxies answer: a list for a Status, a date to try again at.
+            raise beneath(error) from error
 
     async def json(self, method: str, path: str, **options: Any) -> Any:
         """Send one request; the decoded answer. Raises `ApiError`."""
@@ -185,7 +192,7 @@ class KopfCluster:
             async with response:
                 return json.loads(await response.read())
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise Unreachable(f"the answer was cut: {_words(error)}") from error
+            raise Unreachable(f"the answer was cut: {words(error)}") from error
         except ValueError as error:
             raise ApiError(f"the answer to {method} {path} is not JSON", status=502) from error
 
@@ -204,7 +211,13 @@ class KopfCluster:
         field_selector: str | None = None,
     ) -> Sequence[Raw]:
         scope = WatchScope(resource, namespace, label_selector, field_selector)
-        return [item async for items, _version in self._pages(scope) for item in items]
+        for tries_left in reversed(range(_LISTINGS)):
+            try:
+                return [item async for items, _version in self._pages(scope) for item in items]
+            except ApiError as error:
+                if error.status != 410 or not tries_left:  # the token of the pages has expired: start over
+                    raise
+        raise AssertionError("the last try gives or raises")
 
     async def create(self, resource: Resource, body: Raw, namespace: str | None = None) -> Raw:
         # Not tried again by itself: a lost answer would turn into AlreadyExists.
@@ -319,7 +332,7 @@ class KopfCluster:
         except WatchFailed as failed:
             raise ApiError.of_body(failed.status, http_status=500) from None
         except (aiohttp.ClientError, OSError) as error:
-            raise Unreachable(f"the watch was cut: {_words(error)}") from error
+            raise Unreachable(f"the watch was cut: {words(error)}") from error
         finally:
             response.close()
 
@@ -341,16 +354,16 @@ class KopfCluster:
         try:
             found = await scanning.scan_resources(settings=self._scanning, logger=_quiet, groups={group})
         except errors.APIError as error:
-            raise _translated(error) from error
+            raise translated(error) from error
         except (credentials.LoginError, credentials.AccessError) as error:
             await self._log_in_again()
             raise _unauthorized() from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise Unreachable(f"no answer from the API server: {_words(error)}") from error
+            raise Unreachable(f"no answer from the API server: {words(error)}") from error
         except (KeyError, TypeError, ValueError) as error:
             what = group or "the core group"
-            raise ApiError(f"the discovery of {what} is broken: {_words(error)}", status=502) from error
-        return [_resource(item) for item in found]
+            raise ApiError(f"the discovery of {what} is broken: {words(error)}", status=502) from error
+        return [resource_of(item) for item in found]
 
     def namespace_matches(self, name: str, patterns: Iterable[str]) -> bool:
         """Whether a namespace is meant by one of the patterns, in kopf's syntax."""
@@ -414,35 +427,5 @@ def _selecting(scope: WatchScope) -> dict[str, str]:
     return params
 
 
-def _resource(found: references.Resource) -> Resource:
-    return Resource(
-        group=found.group,
-        version=found.version,
-        plural=found.plural,
-        kind=found.kind or "",
-        singular=found.singular or "",
-        shortcuts=found.shortcuts,
-        categories=found.categories,
-        subresources=found.subresources,
-        namespaced=bool(found.namespaced),
-        preferred=found.preferred,
-        verbs=found.verbs,
-    )
-
-
-def _translated(error: errors.APIError) -> ApiError:
-    retry_after = error.headers.get("Retry-After") if error.headers else None
-    seconds = float(retry_after) if retry_after and retry_after.replace(".", "", 1).isdigit() else None
-    payload = error._payload
-    if isinstance(payload, dict):
-        return ApiError.of_body(payload, http_status=error.status, retry_after=seconds)
-    text = payload if isinstance(payload, str) else ""
-    return ApiError.of(error.status, message=text, retry_after=seconds)
-
-
 def _unauthorized() -> ApiError:
     return ApiError("the server refuses the credentials", status=401, reason="Unauthorized")
-
-
-def _words(error: BaseException) -> str:
-    return str(error).strip() or type(error).__name__

@@ -325,7 +325,7 @@ class Invoker:
     ) -> Any:  # fmt: skip
         loop = asyncio.get_running_loop()
         context = contextvars.copy_context()
-        call = functools.partial(context.run, functools.partial(function, **arguments))
+        call = functools.partial(context.run, functools.partial(_call, function, arguments))
         future = loop.run_in_executor(self._executor(), call)
         self.in_threads[id(future)] = f"{handler.name} on {run.namespace or ''}/{run.name}".replace(" /", " ")
         future.add_done_callback(lambda done: self.in_threads.pop(id(done), None))
@@ -353,15 +353,27 @@ class Invoker:
             self._pool = None
 
 
+def _call(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    """Call a plain function. Two exceptions can't be carried by a future: a stray `next()` would hang its run."""
+    try:
+        return function(**arguments)
+    except (StopIteration, GeneratorExit) as error:
+        raise RuntimeError(f"the handler raised {type(error).__name__}") from error
+
+
 async def _settle(result: Any) -> Any:
     """What a function returned; awaited where that is what it returned, as mocks and wrappers do."""
     return await result if inspect.isawaitable(result) else result
 
 
 async def _uncancelled(future: asyncio.Future[Any], run: Run) -> Any:
-    """Wait for a thread. A cancellation tells the handler to stop; the thread itself goes on until it looks."""
+    """
+    Wait for a thread. A cancellation tells the handler to stop, and is passed on when it has: until then its thread
+    works on the object, whose lock must be held. Only a second cancellation lets go of it.
+    """
     try:
         return await asyncio.shield(future)
     except asyncio.CancelledError:
         run.stop()
+        await asyncio.wait({future})
         raise

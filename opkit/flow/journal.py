@@ -43,7 +43,10 @@ class Journal:
         """Write down a decision: its kind, and the details that the kind has, in their order."""
         decisions = self._decisions.get(uid)
         if decisions is None:
-            decisions = self._decisions[uid] = self._gone.pop(uid, [])
+            if kind == "event":  # an object comes to be known, or comes back
+                decisions = self._decisions[uid] = self._gone.pop(uid, [])
+            elif (decisions := self._gone.get(uid)) is None:
+                return  # the last words of what is forgotten already
         decisions.append((self._now(), kind, *details))
         if len(decisions) > KEPT + 10:  # cut now and then rather than each time
             del decisions[:-KEPT]

@@ -203,6 +203,10 @@ class Pipeline:
         self.results.forget(change.uid)
         self._loops.forget(change.uid)
 
+    def says_goodbye(self, uid: str) -> bool:
+        """Whether the delete handler is still to be told of this object."""
+        return uid in self._reasons
+
     def _say_goodbye(self, change: Change) -> None:
         if self.controller.delete is None:
             return
@@ -366,7 +370,7 @@ class Pipeline:
         def requeue(after: float = 0, name: str | None = None, namespace: str | None = None) -> bool:
             wait = seconds(after, "requeue(after=...)") or 0.0
             if name is None:
-                return self._runtime.in_loop(self.schedule, str(run.uid), wait, Trigger.REQUEUE)
+                return self._runtime.in_loop(self.schedule, identity(run.raw), wait, Trigger.REQUEUE)
             where = namespace if namespace is not None else run.namespace
             return self._runtime.in_loop(self.schedule_named, name, where, wait, Trigger.REQUEUE)
 
@@ -384,7 +388,7 @@ class Pipeline:
     def schedule_named(self, name: str, namespace: str | None, after: float, trigger: Trigger) -> bool:
         """Ask for a run of the object that has this name now."""
         raw = self.store.find(name, namespace if self._shared.resource.namespaced else None)
-        return raw is not None and self.schedule(metadata(raw)["uid"], after, trigger)
+        return raw is not None and self.schedule(identity(raw), after, trigger)
 
     def post(self, run: Run) -> PostEvent:
         """The way for a handler to post an Event about its object."""

@@ -152,7 +152,8 @@ class Reconciler:
             _withdraw_cancellation()
             report = _failed(run, error, "the handler was cancelled, and not by opkit")
         except TimeoutError as error:
-            report = _failed(run, error, describe_error(error) if str(error) else f"took longer than {timeout} s")
+            expired = timeout is not None and self._clock.now() - started >= timeout and not str(error)
+            report = _failed(run, error, f"took longer than {timeout} s" if expired else describe_error(error))
         except BaseException as error:
             # A handler must not end the operator, whatever it raises: SystemExit is a failure of this run.
             report = _failed(run, error, describe_error(error))

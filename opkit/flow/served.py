@@ -166,7 +166,7 @@ class Served:
             return
         self.finalizers.forget(uid)
         self.journal.close(uid, name)
-        if not any(pipeline.controller.delete for pipeline in self.pipelines):
+        if not any(pipeline.says_goodbye(uid) for pipeline in self.pipelines):
             self._shared.memos.pop(uid, None)  # else the delete handler is still to see it
 
     # From own writes.

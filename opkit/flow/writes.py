@@ -113,6 +113,15 @@ class Writes:
         self._sent(write, answer)
         return answer
 
+    def is_replaced(self, resource: Resource, raw: Raw) -> bool:
+        """Whether another object is known to have the name of this one by now."""
+        watched = self._watched(resource)
+        if watched is None:
+            return False
+        meta = metadata(raw)
+        known = watched.find(str(meta.get("name")), meta.get("namespace"))
+        return known is not None and identity(known) != identity(raw)
+
     def _unchanged_by(self, write: Write) -> Raw | None:
         """The stored body, if it is known and the write would change nothing in it."""
         watched = self._watched(write.resource)

@@ -14,10 +14,11 @@ Writes by someone else go to the store, and reach the operator as watch events w
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import datetime
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Literal
@@ -33,6 +34,7 @@ from opkit.simulation.faults import Failure, FaultPlan, StreamFailure
 from opkit.simulation.store import Store
 from opkit.simulation.watchers import Selection
 from opkit.simulation.writes import Options
+from opkit.testing.convergence import History, check, remembered
 from opkit.testing.definitions import define
 from opkit.testing.failures import NotSettled, verify
 from opkit.testing.process import Process
@@ -116,6 +118,8 @@ class FakeEventInjector:
         self.store = Store(self._wall, random.Random(seed))
         self._faults = FaultPlan()
         define(self.store, self._registry.compile(self._settings), folders)
+        self.history = History()
+        """What was done from outside so far."""
         self._process: Process | None = None
         self._errors: list[BaseException] = []
         self._closed = False
@@ -183,6 +187,7 @@ class FakeEventInjector:
         if errors:
             raise errors[0]
 
+    @remembered
     def restart(self, kill: bool = False) -> None:
         """
         A new process over the same store: what was in memory is gone.
@@ -204,11 +209,13 @@ class FakeEventInjector:
         """Virtual seconds since the start."""
         return self._loop.time()
 
+    @remembered
     def drain(self) -> None:
         """Run all that is due now, and all that follows from it at once."""
         with self._running():
             self._loop.run_now()
 
+    @remembered
     def advance(self, seconds: float | datetime.timedelta) -> None:
         """Move the clock, and run all that becomes due on the way."""
         if isinstance(seconds, datetime.timedelta):
@@ -216,6 +223,7 @@ class FakeEventInjector:
         with self._running():
             self._loop.run_until(self._loop.time() + seconds)
 
+    @remembered
     def settle(self, within: float = 600) -> None:
         """
         Go on until nothing but resyncs is due.
@@ -283,6 +291,7 @@ class FakeEventInjector:
 
     # The world outside.
 
+    @remembered
     def add(
         self,
         resource: ResourceName,
@@ -315,6 +324,7 @@ class FakeEventInjector:
             self.modify_status(handle, body["status"])
         return handle
 
+    @remembered
     def apply(self, *paths: str | Path) -> None:
         """Create all that stands in these YAML files: definitions first, then namespaces, then the rest."""
         from opkit.apiserver.manifests import load
@@ -332,6 +342,7 @@ class FakeEventInjector:
         if self.store.find(namespaces, name) is None:
             self.store.create(namespaces, {"metadata": {"name": name}}, None, _OUTSIDE)
 
+    @remembered
     def modify(self, ref: Reference, merge_patch: Mapping[str, Any]) -> None:
         """Somebody patches an object with a JSON merge patch."""
         target = self._target(ref)
@@ -341,6 +352,7 @@ class FakeEventInjector:
             "merge", _OUTSIDE,
         )  # fmt: skip
 
+    @remembered
     def modify_status(self, ref: Reference, patch: Mapping[str, Any]) -> None:
         """Somebody patches an object's status: `patch` is what stands under `status`."""
         target = self._target(ref)
@@ -353,6 +365,7 @@ class FakeEventInjector:
             endpoint_of(self.store, target.resource), target.name, target.namespace, clone(body), "merge", options
         )
 
+    @remembered
     def delete(self, ref: Reference) -> None:
         """Somebody deletes an object; with finalizers it is only marked."""
         target = self._target(ref)
@@ -390,6 +403,7 @@ class FakeEventInjector:
         self._recorder.note("fault", f"watch of {plural}")
         return self._faults.watch(str(plural))
 
+    @remembered
     def lose_leadership(self) -> None:
         """Another replica takes the lead: intake closes, runs are cancelled, nothing is written any more."""
         with self._running() as process:
@@ -398,6 +412,7 @@ class FakeEventInjector:
             process.operator.lose_lead()
             self._loop.run_now()
 
+    @remembered
     def gain_leadership(self) -> None:
         """This process leads (again): every object that it knows is reconciled."""
         with self._running() as process:
@@ -508,6 +523,7 @@ class FakeEventInjector:
             return []
         return process.operator.explain(tuple(target.resource), target.name, target.namespace)
 
+    @remembered
     def trigger(self, ref: Reference, after: float = 0, controller: str | None = None) -> bool:
         """Ask for a run from outside, as `Operator.trigger` does."""
         target = self._target(ref)
@@ -550,6 +566,23 @@ class FakeEventInjector:
                 for w in written
             )
             raise AssertionError(f"not idempotent: reconciling again, with nothing changed, wrote\n  {lines}")
+
+    def check_converges(self, *, ignore: Collection[str] = ()) -> None:
+        """
+        Play all that was done from outside again, with a kill after each step: each time everything has to end as here.
+
+        That is what level-triggered means. Compared is what the store holds once nothing but resyncs is due, without
+        UIDs, versions and times; `ignore` are dotted paths to leave out besides. Faults are not played again, and what
+        handlers keep outside of the cluster stays as it is. Raises `AssertionError` with what differs.
+        """
+        self.settle()
+
+        def fresh() -> FakeEventInjector:
+            return FakeEventInjector(
+                self._registry, copy.deepcopy(self._settings), self.seed, self._start, namespaces=self._namespaces
+            )
+
+        check(self.history, self.store, fresh, ignore)
 
 
 def _where(target: Target) -> str:

@@ -44,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "event_injector" not in metafunc.fixturenames or _SEED in metafunc.fixturenames[:0]:
+    if "event_injector" not in metafunc.fixturenames:
         return
     seeds = _seeds(metafunc)
     if seeds is not None:

@@ -30,11 +30,19 @@ T = TypeVar("T")
 # Real seconds for which a thread may work before it counts as one that sleeps or hangs for real.
 PATIENCE = 2.0
 
+# Rounds of the loop at one moment of its time, after which there is no hope that it ends: many times what a hundred
+# thousand objects need.
+MOST_ROUNDS = 300_000
+
 _REALLY_SLEEP = time.sleep
 
 
 class RealSleep(OpkitError):
     """Something under test slept for real, or blocked for so long that it must have."""
+
+
+class Endless(OpkitError):
+    """Virtual time stands still, because something goes on for ever without letting it pass."""
 
 
 class _Job:
@@ -118,6 +126,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._limit = 0.0
         self._random = random.Random(seed) if seed else None
         self._jobs: set[_Job] = set()
+        self._rounds = 0
         self.errors: list[BaseException] = []
         """What went wrong in the loop itself, rather than in what it runs."""
 
@@ -163,9 +172,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if not ready:
             if scheduled and scheduled[0]._when <= self._limit:
                 self._now = scheduled[0]._when
+                self._rounds = 0
             else:
                 self._stopping = True
             return
+        self._rounds += 1
+        if self._rounds > MOST_ROUNDS:
+            self._rounds = 0
+            raise Endless(
+                f"there is always something left to do at {self._now:g} s, so time can't go on. A requeue after 0 s, "
+                f"or a loop around sleep(0)? What runs: {'; '.join(self.waiting_tasks())}"
+            )
         batch = list(ready)
         ready.clear()
         if self._random is not None and len(batch) > 1:
@@ -201,6 +218,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         Works inside of a running loop too: it moves to a thread of its own for as long as it takes.
         """
         self._limit = when
+        self._rounds = 0
         _apart_from_running_loop(self.run_forever)
         self._now = max(self._now, when)
 
@@ -245,12 +263,18 @@ def _where(task: asyncio.Task[Any]) -> str:
     return f"{frame.f_code.co_name} ({frame.f_code.co_filename}:{frame.f_lineno})"
 
 
-def _apart_from_running_loop(run: Callable[[], None]) -> None:
-    """Call it here, or, where another event loop runs in this thread, in a thread apart."""
+def _in_running_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        run()
+        return False
+    return True
+
+
+def _apart_from_running_loop(run: Callable[[], None]) -> None:
+    """Call it here, or, where another event loop runs in this thread, in a thread apart."""
+    if not _in_running_loop():
+        run()  # not in an except block: every error of the author's would show it as its context
         return
     errors: collections.deque[BaseException] = collections.deque()
 
@@ -288,13 +312,12 @@ def no_real_sleep(loop: VirtualLoop) -> Iterator[None]:
     """Report every `time.sleep` of what the loop runs, by the name of who called it, for the time of the block."""
 
     def sleep(seconds: Any) -> None:
-        if threading.current_thread() is not driver and _job.current is None:
+        if threading.get_ident() != loop._thread_id and _job.current is None:  # type: ignore[attr-defined]
             _REALLY_SLEEP(seconds)  # a thread that is none of ours
             return
         instead = "use `await asyncio.sleep()`, or a result's requeue_after"
         loop.fail(RealSleep(f"{_caller()} sleeps for real; {instead}"))
 
-    driver = threading.current_thread()
     before, time.sleep = time.sleep, sleep
     try:
         yield

@@ -43,7 +43,7 @@ def apply(target, patch):
 
 def diff(old, new):
     """The merge patch from one body to another, both without nulls in their maps."""
-    patch: dict = dict.fromkeys(old.keys() - new.keys())
+    patch = dict.fromkeys(old.keys() - new.keys())
     for key, value in new.items():
         if key in old and isinstance(value, dict) and isinstance(old[key], dict):
             if inner := diff(old[key], value):

@@ -1,0 +1,529 @@
+"""kopf's client behind opkit's protocol, against a server that misbehaves on demand."""
+
+import asyncio
+import email.utils
+import time
+
+import kopf
+import pytest
+
+from opkit.cluster import kopf_client
+from opkit.cluster.protocol import Mark, WatchScope
+from opkit.cluster.resource import Resource
+from opkit.errors import ApiError, NotFound, TooManyRequests, Unreachable
+
+from .scripted import (
+    ScriptedServer,
+    cut,
+    error,
+    event,
+    json_answer,
+    pause,
+    pieces,
+    pod_list,
+    status_answer,
+    stream,
+    text_answer,
+)  # fmt: skip
+
+PODS = Resource("", "v1", "pods", kind="Pod")
+PATH = "/api/v1/pods"
+SCOPE = WatchScope(PODS)
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """Run `test(server, cluster)` with a scripted server; the tries of one request come without a pause."""
+    monkeypatch.setitem(kopf_client.KopfCluster.request.__kwdefaults__, "backoffs", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(kopf_client, "_LOGIN_PAUSE", 0.0)
+
+    def run(test, prepare=lambda server: None, **options):
+        async def main():
+            async with asyncio.timeout(20), ScriptedServer() as server:
+                prepare(server)
+                return await test(server, await server.cluster(**options))
+
+        return asyncio.run(main())
+
+    return run
+
+
+@pytest.fixture
+def watched(served):
+    """What a watch of the scripted answer gives: marks and events in one row; an error that ends it comes last."""
+
+    def run(*steps, since="5", status=None, patience=None):
+        async def test(server, cluster):
+            answer = stream(*steps) if status is None else steps[0]
+            server.on("GET", PATH + "?watch", answer)
+            return await take(cluster, since=since, patience=patience)
+
+        return served(test)
+
+    return run
+
+
+async def take(cluster, **options):
+    """Everything that one watch yields, and what it raises."""
+    taken = []
+    try:
+        async for batch in cluster.watch(SCOPE, **options):
+            taken += [batch] if isinstance(batch, Mark) else batch
+    except ApiError as failure:
+        taken.append(failure)
+    return taken
+
+
+def names(taken):
+    return [one if isinstance(one, (Mark, ApiError)) else (one[0], one[1]["metadata"].get("name")) for one in taken]
+
+
+# Lists.
+
+
+def test_all_pages_of_a_list_are_one_list(served):
+    """Five objects by two, with the same selection; an empty token ends it."""
+
+    async def test(server, cluster):
+        server.on("GET", PATH, pod_list("a", "b", token="t1"), pod_list("c", "d", token="t2"), pod_list("e"))
+        return [item["metadata"]["name"] for item in await cluster.list(PODS)], server.requests(PATH)
+
+    found, asked = served(test, chunk_size=2)
+    assert found == list("abcde")
+    assert [one.query.get("continue") for one in asked] == [None, "t1", "t2"]
+    assert all(one.query["limit"] == "2" for one in asked)
+
+
+def test_the_items_of_a_list_say_what_they_are(served):
+    """Built-in lists name the kind only once."""
+
+    async def test(server, cluster):
+        server.on("GET", PATH, pod_list("a"))
+        return await cluster.list(PODS)
+
+    (pod,) = served(test)
+    assert (pod["apiVersion"], pod["kind"]) == ("v1", "Pod")
+
+
+@pytest.mark.parametrize("fields", [{"items": None}, {"items": []}], ids=["null", "empty"])
+def test_items_that_are_null_are_an_empty_list(served, fields):
+    """And the list is complete."""
+
+    async def test(server, cluster):
+        server.on("GET", PATH, pod_list(**fields))
+        server.on("GET", PATH + "?watch", stream())
+        return await cluster.list(PODS), await take(cluster)
+
+    found, taken = served(test)
+    assert not found
+    assert taken == [Mark.BEGIN_LIST, Mark.END_LIST, ("BOOKMARK", {"metadata": {"resourceVersion": "100"}})]
+
+
+def test_a_watch_lists_first_and_goes_on_from_the_version_of_the_list(served):
+    """Never from that of its last item, which can be much older."""
+
+    async def test(server, cluster):
+        server.on("GET", PATH, pod_list("a", "z", version="900"))
+        server.on("GET", PATH + "?watch", stream(event("ADDED", "b", "901")))
+        taken = await take(cluster)
+        return names(taken), server.requests(PATH)[-1].query
+
+    taken, query = served(test)
+    assert taken == [Mark.BEGIN_LIST, ("LISTED", "a"), ("LISTED", "z"), Mark.END_LIST, ("BOOKMARK", None),
+                     ("ADDED", "b")]  # fmt: skip
+    assert (query["resourceVersion"], query["allowWatchBookmarks"]) == ("900", "true")
+
+
+def test_an_expired_token_ends_a_list_without_its_end_mark(served):
+    """410 at the second page: nothing is taken for a complete list; the next one starts at the first page."""
+
+    async def test(server, cluster):
+        server.on("GET", PATH, pod_list("a", token="t1"), status_answer(410, "Expired"), pod_list("a", "b"))
+        server.on("GET", PATH + "?watch", stream())
+        return await take(cluster), await take(cluster)
+
+    first, second = served(test)
+    assert names(first)[:2] == [Mark.BEGIN_LIST, ("LISTED", "a")] and Mark.END_LIST not in first
+    assert first[-1].status == 410
+    assert names(second)[:4] == [Mark.BEGIN_LIST, ("LISTED", "a"), ("LISTED", "b"), Mark.END_LIST]
+
+
+def test_a_list_for_a_handler_starts_over_when_its_token_expires(served):
+    """The handler does not have to know of pages."""
+
+    async def test(server, cluster):
+        server.on("GET", PATH, pod_list("a", token="t1"), status_answer(410, "Expired"), pod_list("a", "b"))
+        return [item["metadata"]["name"] for item in await cluster.list(PODS)]
+
+    assert served(test) == ["a", "b"]
+
+
+# Lines.
+
+TEXT = "漢字 😀 \u2028 \u0085 é"
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 2047, 4097])
+def test_characters_cut_by_chunk_borders_are_whole(watched, size):
+    """Lines are cut at line feeds in bytes, and at nothing else that some call a line's end."""
+    line = event("ADDED", "a", note=TEXT)
+    taken = watched(*pieces(line + event("MODIFIED", "b", note=TEXT), size))
+    assert [raw["note"] for _, raw in taken] == [TEXT, TEXT]
+
+
+@pytest.mark.parametrize("size", [16 * 2**10, 64 * 2**10, 128 * 2**10 + 1, 512 * 2**10 - 1, 2**20])
+def test_lines_of_any_length_arrive(watched, size):
+    """Objects can be megabytes; the small one behind it arrives too."""
+    taken = watched(*pieces(event("ADDED", "big", data="x" * size), 40_970), event("ADDED", "small"))
+    assert names(taken) == [("ADDED", "big"), ("ADDED", "small")]
+    assert len(taken[0][1]["data"]) == size
+
+
+def test_a_fragment_at_the_end_is_thrown_away(watched):
+    """The connection was cut in the middle of an object: it comes again."""
+    assert names(watched(event("ADDED", "a"), event("ADDED", "b")[:30])) == [("ADDED", "a")]
+
+
+def test_many_events_in_one_chunk_are_one_batch(served):
+    """What arrives together is given together."""
+
+    async def test(server, cluster):
+        server.on("GET", PATH + "?watch", stream(b"".join(event("ADDED", str(n)) for n in range(20))))
+        return [batch async for batch in cluster.watch(SCOPE, since="1")]
+
+    batches = served(test)
+    assert sum(map(len, batches)) == 20 and len(batches) <= 2
+
+
+@pytest.mark.parametrize("blank", [b"\n", b"\n\n", b"  \n", b"\r\n"], ids=repr)
+def test_blank_lines_mean_nothing(watched, blank):
+    """Some proxies send them to keep a connection alive."""
+    assert names(watched(event("ADDED", "a"), blank, event("ADDED", "b"))) == [("ADDED", "a"), ("ADDED", "b")]
+
+
+@pytest.mark.parametrize("line", [b"<html>\n", b"[]\n", b"1\n", b'{"type": "ADDED"}\n', b"\xff\xfe\n"], ids=repr)
+def test_a_line_that_is_no_event_is_a_cut(watched, line):
+    """Somebody in between has damaged the stream."""
+    assert isinstance(watched(line)[-1], Unreachable)
+
+
+def test_an_unknown_type_of_event_is_ignored(watched, caplog):
+    """Servers learn new ones."""
+    assert names(watched(event("SYNC", "a"), event("ADDED", "b"))) == [("ADDED", "b")]
+    assert "SYNC" in caplog.text
+
+
+# Errors of watches.
+
+
+@pytest.mark.parametrize("shape", ["http", "event"])
+def test_410_is_the_same_in_both_shapes(watched, shape):
+    """HTTP 410, or HTTP 200 and an ERROR event: the version is too old."""
+    if shape == "http":
+        taken = watched(status_answer(410, "Gone", "too old"), status=410)
+    else:
+        taken = watched(event("ADDED", "a"), error(410))
+        assert not any(isinstance(one, tuple) and one[1].get("kind") == "Status" for one in taken)
+    assert isinstance(taken[-1], ApiError) and taken[-1].status == 410
+
+
+@pytest.mark.parametrize("code, status", [(500, 500), (504, 504), (None, 500)], ids=str)
+def test_an_error_in_the_stream_is_an_error(watched, code, status):
+    """With another code, or none at all; the Status is never taken for an object."""
+    taken = watched(error(code, "etcd is slow"))
+    assert taken[-1].status == status and "etcd is slow" in str(taken[-1])
+
+
+@pytest.mark.parametrize("status", [403, 404, 500, 503])
+def test_a_refused_watch_is_tried_once(served, status):
+    """What comes next is the stream's business, with its backoff."""
+
+    async def test(server, cluster):
+        server.on("GET", PATH + "?watch", status_answer(status))
+        return await take(cluster, since="5"), server.requests(PATH)
+
+    (failure,), asked = served(test)
+    assert failure.status == status and len(asked) == 1
+
+
+def test_a_cut_connection_is_an_error(watched):
+    """What came before it counts."""
+    taken = watched(event("ADDED", "a"), cut())
+    assert names(taken[:1]) == [("ADDED", "a")] and isinstance(taken[-1], Unreachable)
+
+
+@pytest.mark.parametrize("steps", [(pause(5),), (event("ADDED", "a"), pause(5))], ids=["at once", "later"])
+def test_silence_beyond_patience_is_an_error(watched, steps):
+    """A half-open connection: nothing comes any more."""
+    started = time.monotonic()
+    taken = watched(*steps, patience=0.2)
+    assert isinstance(taken[-1], Unreachable) and "silent" in str(taken[-1])
+    assert time.monotonic() - started < 3
+
+
+def test_a_watch_that_waits_for_its_headers_can_be_stopped(served):
+    """The server accepts it and says nothing."""
+
+    async def test(server, cluster):
+        asked = asyncio.Event()
+
+        async def never(request):
+            asked.set()
+            await asyncio.sleep(30)
+
+        server.on("GET", PATH + "?watch", never)
+        task = asyncio.create_task(take(cluster, since="5"))
+        await asked.wait()
+        task.cancel()
+        await asyncio.wait({task}, timeout=1)
+        return task.cancelled()
+
+    assert served(test)
+
+
+def test_nobody_at_the_other_end_is_an_error(served):
+    """The port is closed."""
+
+    async def test(server, cluster):
+        await server._runner.cleanup()
+        with pytest.raises(Unreachable):
+            await cluster.get(PODS, "a", "default")
+
+    served(test)
+
+
+# Errors of requests.
+
+
+@pytest.mark.parametrize(
+    "answer, status, words",
+    [
+        (text_answer("404 page not found", 404), 404, ""),
+        (text_answer("<html>Bad gateway</html>", 502, "text/html"), 502, ""),
+        (text_answer("", 400), 400, ""),
+        (json_answer(["odd"], 400), 400, ""),
+        (json_answer("odd", 400), 400, ""),
+        (json_answer({"code": None}, 400), 400, ""),
+        (status_answer(422, "Invalid", "spec.replicas: must be positive"), 422, "must be positive"),
+    ],
+    ids=["404 text", "502 html", "empty", "list", "string", "no status", "status"],
+)
+def test_errors_in_any_shape_are_api_errors(served, answer, status, words):
+    """Also those that come from a proxy, or in plain text."""
+
+    async def test(server, cluster):
+        server.on("GET", PATH + "/a", answer)
+        with pytest.raises(ApiError) as caught:
+            await cluster.get(Resource("", "v1", "pods", namespaced=False), "a")
+        return caught.value
+
+    failure = served(test)
+    assert failure.status == status and words in str(failure)
+
+
+def test_an_answer_that_is_not_json_is_an_api_error(served):
+    """A login page of a proxy, with status 200."""
+
+    async def test(server, cluster):
+        server.on("GET", "/api/v1/namespaces/default/pods/a", text_answer("<html>", 200, "text/html"))
+        with pytest.raises(ApiError):
+            await cluster.get(PODS, "a", "default")
+
+    served(test)
+
+
+def test_not_found_is_an_error_of_its_own(served):
+    """The classes of errors are the statuses'."""
+
+    async def test(server, cluster):
+        server.on("GET", "/api/v1/namespaces/default/pods/a", status_answer(404, "NotFound"))
+        with pytest.raises(NotFound):
+            await cluster.get(PODS, "a", "default")
+
+    served(test)
+
+
+@pytest.mark.parametrize("status", [403, 500, 503])
+def test_a_short_failure_is_overcome_by_trying_again(served, status):
+    """Authorizers are not ready for some seconds while a server is upgraded."""
+
+    async def test(server, cluster):
+        server.on("GET", "/api/v1/namespaces/default/pods/a", status_answer(status), status_answer(status),
+                  json_answer({"metadata": {"name": "a"}}))  # fmt: skip
+        return await cluster.get(PODS, "a", "default")
+
+    assert served(test)["metadata"]["name"] == "a"
+
+
+def test_a_create_is_not_repeated(served):
+    """A lost answer would turn into AlreadyExists."""
+
+    async def test(server, cluster):
+        server.on("POST", "/api/v1/namespaces/default/pods", status_answer(500))
+        with pytest.raises(ApiError):
+            await cluster.create(PODS, {"metadata": {"name": "a"}}, "default")
+        return server.requests("/api/v1/namespaces/default/pods", "POST")
+
+    assert len(served(test)) == 1
+
+
+@pytest.mark.parametrize("header, body", [("0", None), (None, 0)], ids=["header", "body"])
+def test_429_is_waited_for_and_tried_again(served, header, body):
+    """As the server says, in the header or in the Status, also where the body is not JSON."""
+
+    async def test(server, cluster):
+        busy = text_answer("Too many requests", 429, **({"Retry_After": header} if header else {}))
+        if header is None:
+            busy = json_answer({"kind": "Status", "code": 429, "details": {"retryAfterSeconds": body}}, 429)
+        server.on("GET", "/api/v1/namespaces/default/pods/a", busy, json_answer({"metadata": {"name": "a"}}))
+        return await cluster.get(PODS, "a", "default")
+
+    assert served(test)["metadata"]["name"] == "a"
+
+
+@pytest.mark.parametrize("shape", ["seconds", "body", "date"])
+def test_429_that_remains_says_how_long_to_wait(served, shape):
+    """For whoever tries again later; an HTTP date is a time to wait as well."""
+    date = email.utils.formatdate(time.time() + 100, usegmt=True)
+    answer = {
+        "seconds": text_answer("Too many requests", 429, Retry_After="100"),
+        "body": json_answer({"kind": "Status", "code": 429, "details": {"retryAfterSeconds": 100}}, 429),
+        "date": text_answer("Too many requests", 429, Retry_After=date),
+    }[shape]
+
+    async def test(server, cluster):
+        server.on("GET", PATH + "?watch", answer)
+        return (await take(cluster, since="5"))[-1]
+
+    failure = served(test)
+    assert isinstance(failure, TooManyRequests) and 95 <= failure.retry_after <= 100
+
+
+# Credentials.
+
+
+def test_401_leads_to_a_new_login(served):
+    """The token has changed meanwhile; the request is repeated with the new one."""
+    logins = []
+
+    async def test(server, cluster):
+        async def answer(request):
+            if request.headers["Authorization"] != "Bearer token-2":
+                return await status_answer(401, "Unauthorized")(request)
+            return await json_answer({"metadata": {"name": "a"}})(request)
+
+        server.on("GET", "/api/v1/namespaces/default/pods/a", answer)
+
+        return await cluster.get(PODS, "a", "default")
+
+    async def main():
+        async with asyncio.timeout(20), ScriptedServer() as server:
+
+            def login(**_):
+                logins.append(1)
+                return kopf.ConnectionInfo(server=server.url, token=f"token-{len(logins)}")
+
+            return await test(server, await server.cluster([login]))
+
+    assert asyncio.run(main())["metadata"]["name"] == "a" and len(logins) == 2
+
+
+def test_many_requests_that_meet_401_make_one_login(served):
+    """The others wait for it and are repeated."""
+    logins = []
+
+    async def main():
+        async with asyncio.timeout(20), ScriptedServer() as server:
+
+            async def login(**_):
+                logins.append(1)
+                await asyncio.sleep(0.05)
+                return kopf.ConnectionInfo(server=server.url, token=f"token-{len(logins)}")
+
+            async def answer(request):
+                good = request.headers["Authorization"] == "Bearer token-2"
+                return await (json_answer({}) if good else status_answer(401))(request)
+
+            server.on("GET", "/api/v1/namespaces/default/pods/a", answer)
+            cluster = await server.cluster([login])
+            return await asyncio.gather(*(cluster.get(PODS, "a", "default") for _ in range(50)))
+
+    assert len(asyncio.run(main())) == 50 and len(logins) == 2
+
+
+def test_credentials_that_stay_wrong_are_an_error_and_later_ones_work(served):
+    """401 is told, and the next login may bring better ones."""
+    good = []
+
+    async def main():
+        async with asyncio.timeout(20), ScriptedServer() as server:
+
+            def login(**_):
+                return kopf.ConnectionInfo(server=server.url, token="good" if good else "bad")
+
+            async def answer(request):
+                right = request.headers["Authorization"] == "Bearer good"
+                return await (json_answer({}) if right else status_answer(401))(request)
+
+            server.on("GET", "/api/v1/namespaces/default/pods/a", answer)
+            cluster = await server.cluster([login])
+            with pytest.raises(ApiError) as caught:
+                await cluster.get(PODS, "a", "default")
+            good.append(True)
+            await asyncio.sleep(0.01)
+            for _ in range(3):
+                try:
+                    return caught.value.status, await cluster.get(PODS, "a", "default")
+                except ApiError:
+                    await asyncio.sleep(0.05)
+
+    assert asyncio.run(main()) == (401, {})
+
+
+# Writes.
+
+
+@pytest.mark.parametrize(
+    "kind, media",
+    [
+        ("merge", "application/merge-patch+json"),
+        ("json", "application/json-patch+json"),
+        ("strategic", "application/strategic-merge-patch+json"),
+    ],
+)
+def test_each_patch_says_what_it_is(served, kind, media):
+    """A content type that is wrong would be another change."""
+
+    async def test(server, cluster):
+        path = "/api/v1/namespaces/default/pods/a/status"
+        server.on("PATCH", path, json_answer({}))
+        await cluster.patch(PODS, "a", "default", {"status": {}}, type=kind, subresource="status")
+        return server.requests(path, "PATCH")[0]
+
+    asked = served(test)
+    assert asked.headers["Content-Type"] == media and asked.json() == {"status": {}}
+
+
+def test_a_delete_can_mean_just_one_object(served):
+    """By its UID."""
+
+    async def test(server, cluster):
+        path = "/api/v1/namespaces/default/pods/a"
+        server.on("DELETE", path, json_answer({}))
+        await cluster.delete(PODS, "a", "default", uid="u1")
+        return server.requests(path, "DELETE")[0].json()
+
+    assert served(test)["preconditions"] == {"uid": "u1"}
+
+
+def test_an_apply_is_in_the_operators_name(served):
+    """With `force` only when that is asked for."""
+
+    async def test(server, cluster):
+        path = "/api/v1/namespaces/default/pods/a"
+        server.on("PATCH", path, json_answer({}))
+        for force in (False, True):
+            await cluster.apply(PODS, "a", "default", {"kind": "Pod"}, manager="me", force=force)
+        return [one.query for one in server.requests(path, "PATCH")]
+
+    assert served(test) == [{"fieldManager": "me", "force": "false"}, {"fieldManager": "me", "force": "true"}]
