@@ -237,8 +237,8 @@ def test_stopping_is_set_for_runs_under_way_when_the_operator_stops(webapps):
     seen = []
 
     async def handler(stopping):
-        while not stopping:
-            await asyncio.sleep(1)  # noqa: ASYNC110  # a handler that looks at the flag, as the rule says
+        while not stopping:  # noqa: ASYNC110  # a handler that looks at the flag, as the rule says
+            await asyncio.sleep(1)
         seen.append(True)
 
     settings = Settings()
