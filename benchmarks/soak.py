@@ -1,0 +1,410 @@
+"""
+The soak: an operator under everything that a cluster can do to it, for as long as one likes.
+
+    python -m benchmarks soak --minutes 10
+
+A real API server is changed at random, killed and started, its history forgotten, its connections cut, while handlers
+fail, time out, block and are slow. At the end the chaos stops, and everything has to converge: nothing lost, nothing
+run twice at once, nothing left over, and memory as it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import collections
+import contextlib
+import dataclasses
+import gc
+import json
+import logging
+import os
+import random
+import threading
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import opkit
+from benchmarks.proxy import Proxy
+from opkit.cluster.kopf_client import KopfCluster
+from opkit.cluster.resource import ResourceSelector
+from opkit.errors import ApiError
+from opkit.flow.onlooker import Onlooker
+from opkit.testing.kube import KubeServer
+from opkit.triggers import Trigger
+
+GROUP = "soak.opkit.dev"
+NAMES = 60
+NAMESPACES = ("soak-a", "soak-b")
+PATIENCE = 60.0
+_RESYNC = frozenset({Trigger.RESYNC})
+
+
+def definition(plural: str, kind: str) -> dict[str, Any]:
+    version = {
+        "name": "v1", "served": True, "storage": True, "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+    }  # fmt: skip
+    names = {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{GROUP}"},
+        "spec": {"group": GROUP, "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+
+
+@dataclasses.dataclass
+class Verdict:
+    """What a soak has found."""
+
+    actions: dict[str, int]
+    runs: int
+    failures: int
+    lost: list[str]
+    explained: dict[str, list[dict[str, Any]]]
+    overlaps: list[str]
+    leaked: list[str]
+    bugs: list[str]
+    rss_middle_mb: float
+    rss_end_mb: float
+
+    @property
+    def ok(self) -> bool:
+        grown = self.rss_end_mb - self.rss_middle_mb
+        if grown > max(10.0, self.rss_middle_mb / 5):
+            return False
+        return not (self.lost or self.overlaps or self.leaked or self.bugs)
+
+
+class Handlers(Onlooker):
+    """An operator's handlers, as bad as the chaos wants them to be."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.registry = opkit.Registry()
+        self.calm = False
+        self.runs = self.failures = 0
+        self.overlaps: list[str] = []
+        self.bugs: list[str] = []
+        self._chance = chance
+        self._inside: collections.Counter[str] = collections.Counter()
+        self._lock = threading.Lock()
+        self._declare()
+
+    def on_bug(self, error: BaseException) -> None:
+        self.bugs.append(repr(error))
+
+    def _declare(self) -> None:
+        registry, things = self.registry, (GROUP, "v1", "things")
+        retry = opkit.Retry(initial=0.2, maximum=2)
+
+        @opkit.reconcile(*things, owns=[("v1", "configmaps")], retry=retry, timeout=2, registry=registry)
+        async def asynchronous(thing: opkit.Body, spec: Any, patch: Any, cluster: Any, uid: str) -> Any:
+            with self._once(uid):
+                await self._misbehave()
+                body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": thing.name}}
+                await cluster.apply({**body, "data": {"n": str(spec.get("n"))}}, owner=thing, force=True)
+                patch.status["n"] = spec.get("n")
+                return opkit.success(requeue_after=self._chance.choice([None, None, 1]) if not self.calm else None)
+
+        @opkit.reconcile(*things, label_selector="flip=on", retry=retry, registry=registry)
+        def synchronous(uid: str, spec: Any, patch: Any) -> None:
+            with self._once(uid):
+                if not self.calm and self._chance.random() < 0.1:
+                    time.sleep(0.05)
+                    raise OSError("a sync handler fails")
+                patch.status["flipped"] = spec.get("n")
+
+        @opkit.finalizer(*things, registry=registry)
+        async def clean(uid: str) -> None:
+            with self._once(uid):
+                await self._misbehave()
+
+        @opkit.delete(*things, controller="asynchronous", registry=registry)
+        async def gone(uid: str) -> None:
+            with self._once(uid):
+                await asyncio.sleep(0)
+
+        @opkit.reconcile(GROUP, "v1", "visitors", retry=retry, registry=registry)
+        async def visitor(spec: Any, patch: Any, uid: str) -> None:
+            with self._once(uid):
+                patch.status["n"] = spec.get("n")
+
+    @contextlib.contextmanager
+    def _once(self, uid: str) -> Any:
+        """Notice when an object is run twice at once."""
+        with self._lock:
+            self._inside[uid] += 1
+            if self._inside[uid] > 1:
+                self.overlaps.append(uid)
+            self.runs += 1
+        try:
+            yield
+        except BaseException:
+            self.failures += 1
+            raise
+        finally:
+            with self._lock:
+                self._inside[uid] -= 1
+                if not self._inside[uid]:
+                    del self._inside[uid]
+
+    async def _misbehave(self) -> None:
+        if self.calm:
+            return
+        what = self._chance.random()
+        if what < 0.05:
+            raise RuntimeError("a handler fails")
+        if what < 0.07:
+            await asyncio.sleep(5)  # longer than its timeout
+        elif what < 0.09:
+            time.sleep(0.05)  # noqa: ASYNC251  # blocks the loop, as careless handlers do
+        elif what < 0.3:
+            await asyncio.sleep(self._chance.random() * 0.2)
+        elif what < 0.31:
+            raise SystemExit("a handler wants to leave")
+
+
+class Chaos:
+    """Somebody else's hands on the cluster."""
+
+    def __init__(self, server: KubeServer, proxy: Proxy, cluster: KopfCluster, chance: random.Random) -> None:
+        self.actions: collections.Counter[str] = collections.Counter()
+        self._server = server
+        self._proxy = proxy
+        self._cluster = cluster
+        self._chance = chance
+        self._serial = 0
+
+    async def run(self, seconds: float) -> None:
+        """Do something, again and again; now and then something worse."""
+        until = time.monotonic() + seconds
+        next_outage = time.monotonic() + 15
+        while time.monotonic() < until:
+            if time.monotonic() > next_outage:
+                next_outage = time.monotonic() + 20
+                await self._outage()
+            name, namespace = f"t{self._chance.randrange(NAMES)}", self._chance.choice(NAMESPACES)
+            actions = (self._change, self._flip, self._status, self._delete, self._child, self._visitors)
+            action = self._chance.choices(actions, (50, 15, 10, 8, 6, 1))[0]
+            try:
+                await action(name, namespace)
+                self.actions[action.__name__.strip("_")] += 1
+            except ApiError:
+                self.actions["refused"] += 1  # not there, there already, or nobody answers
+            await asyncio.sleep(0.005)
+
+    async def _outage(self) -> None:
+        kind = self._chance.choice(("cut", "cut", "restart", "kill", "compact"))
+        self.actions[f"outage: {kind}"] += 1
+        if kind == "cut":
+            self._proxy.cut()
+        elif kind == "compact":
+            await asyncio.to_thread(self._server.compact)
+            self._proxy.cut()
+        else:
+            await asyncio.to_thread(self._server.stop_apiserver)
+            await asyncio.sleep(self._chance.random() * 3)
+            await asyncio.to_thread(self._server.start_apiserver)
+
+    async def _resource(self, plural: str) -> Any:
+        return await self._cluster.resolve(ResourceSelector(name=plural, group=GROUP, version="v1"))
+
+    async def _change(self, name: str, namespace: str) -> None:
+        self._serial += 1
+        things, spec = await self._resource("things"), {"n": self._serial}
+        try:
+            await self._cluster.patch(things, name, namespace, {"spec": spec})
+        except opkit.NotFound:
+            meta = {"name": name, "labels": {"flip": self._chance.choice(("on", "off"))}}
+            body = {"apiVersion": f"{GROUP}/v1", "kind": "Thing", "metadata": meta, "spec": spec}
+            await self._cluster.create(things, body, namespace)
+
+    async def _flip(self, name: str, namespace: str) -> None:
+        labels = {"flip": self._chance.choice(("on", "off", None))}
+        await self._cluster.patch(await self._resource("things"), name, namespace, {"metadata": {"labels": labels}})
+
+    async def _status(self, name: str, namespace: str) -> None:
+        patch = {"status": {"noise": self._chance.random()}}
+        await self._cluster.patch(await self._resource("things"), name, namespace, patch, subresource="status")
+
+    async def _delete(self, name: str, namespace: str) -> None:
+        await self._cluster.delete(await self._resource("things"), name, namespace)
+
+    async def _child(self, name: str, namespace: str) -> None:
+        """Change or delete a child behind the operator's back."""
+        configmaps = await self._cluster.resolve(ResourceSelector.parse("v1", "configmaps"))
+        if self._chance.random() < 0.5:
+            await self._cluster.delete(configmaps, name, namespace)
+        else:
+            await self._cluster.patch(configmaps, name, namespace, {"data": {"n": "by hand"}})
+
+    async def _visitors(self, name: str, namespace: str) -> None:
+        """A definition comes and goes, with what it defines."""
+        crds = await self._cluster.resolve(ResourceSelector.parse("apiextensions.k8s.io", "customresourcedefinitions"))
+        full = f"visitors.{GROUP}"
+        if self._chance.random() < 0.5:
+            await self._cluster.create(crds, definition("visitors", "Visitor"))
+        else:
+            await self._cluster.delete(crds, full)
+
+    async def problems(self) -> list[str]:
+        """What has not converged."""
+        things = await self._resource("things")
+        configmaps = await self._cluster.resolve(ResourceSelector.parse("v1", "configmaps"))
+        found = []
+        for raw in await self._cluster.list(things):
+            meta, status = raw["metadata"], raw.get("status") or {}
+            where, n = f"{meta['namespace']}/{meta['name']}", raw["spec"].get("n")
+            if meta.get("deletionTimestamp"):
+                found.append(f"{where} is still being deleted")
+                continue
+            if status.get("n") != n:
+                found.append(f"{where} was seen at {status.get('n')}, and is at {n}")
+            if (meta.get("labels") or {}).get("flip") == "on" and status.get("flipped") != n:
+                found.append(f"{where} is selected, and was not seen there at {n}")
+            try:
+                child = await self._cluster.get(configmaps, meta["name"], meta["namespace"])
+                if child["data"]["n"] != str(n):
+                    found.append(f"the child of {where} is at {child['data']['n']}, not at {n}")
+            except opkit.NotFound:
+                found.append(f"the child of {where} is missing")
+        return found
+
+
+def rss_mb() -> float:
+    """The memory of this process now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+@contextlib.asynccontextmanager
+async def _client(kubeconfig: Path) -> AsyncIterator[KopfCluster]:
+    os.environ["KUBECONFIG"] = str(kubeconfig)
+    cluster = KopfCluster()
+    await cluster.open()
+    try:
+        yield cluster
+    finally:
+        await cluster.close()
+
+
+def _through(proxy: Proxy, server: KubeServer) -> Path:
+    """A kubeconfig that leads through the proxy."""
+    config = yaml.safe_load(server.kubeconfig.read_text())
+    config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{proxy.port}"
+    path = server.directory / "through-the-proxy"
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+async def _prepare(cluster: KopfCluster) -> None:
+    crds = await cluster.resolve(ResourceSelector.parse("apiextensions.k8s.io", "customresourcedefinitions"))
+    namespaces = await cluster.resolve(ResourceSelector.parse("v1", "namespaces"))
+    await cluster.create(crds, definition("things", "Thing"))
+    for name in NAMESPACES:
+        await cluster.create(namespaces, {"metadata": {"name": name}})
+    await asyncio.sleep(1)
+
+
+async def soak(minutes: float, seed: int) -> Verdict:
+    """Run one soak."""
+    chance = random.Random(seed)
+    handlers = Handlers(random.Random(seed))
+    settings = opkit.Settings()
+    settings.watch.reconnect_backoff = 0.2
+    settings.parallel.limit = 8
+    with KubeServer() as server:
+        async with Proxy(server.port) as proxy, _client(server.kubeconfig) as somebody:
+            await _prepare(somebody)
+            os.environ["KUBECONFIG"] = str(_through(proxy, server))
+            operator = opkit.Operator(
+                registry=handlers.registry, settings=settings, namespaces=["soak-*"], onlooker=handlers
+            )
+            before = len(asyncio.all_tasks())
+            running = asyncio.create_task(operator.run())
+            chaos = Chaos(server, proxy, somebody, chance)
+            await chaos.run(minutes * 30)
+            gc.collect()
+            middle = rss_mb()
+            await chaos.run(minutes * 30)
+            handlers.calm = True
+            lost = await _converge(chaos, operator)
+            gc.collect()
+            end = rss_mb()
+            leaked, explained = _leftovers(operator), _explain(operator, lost)
+            operator.stop()
+            await running
+            await asyncio.sleep(0.5)
+            if (after := len(asyncio.all_tasks())) > before + 1:
+                leaked.append(f"{after - before} tasks are left after the stop")
+    return Verdict(
+        actions=dict(chaos.actions), runs=handlers.runs, failures=handlers.failures, lost=lost,
+        explained=explained, overlaps=handlers.overlaps, leaked=leaked, bugs=handlers.bugs,
+        rss_middle_mb=middle, rss_end_mb=end,
+    )  # fmt: skip
+
+
+async def _converge(chaos: Chaos, operator: opkit.Operator) -> list[str]:
+    """Wait until nothing is left to do, and give what is not as it should be then."""
+    deadline = time.monotonic() + PATIENCE
+    problems = ["nobody has looked"]
+    while problems and time.monotonic() < deadline:
+        await asyncio.sleep(1)
+        try:
+            problems = await chaos.problems()
+        except ApiError as error:
+            problems = [str(error)]
+    while operator.next_due(ignoring=_RESYNC) is not None and time.monotonic() < deadline:  # noqa: ASYNC110
+        await asyncio.sleep(0.5)  # looked at from outside, where there is nothing to wait on
+    return problems
+
+
+def _explain(operator: opkit.Operator, lost: list[str]) -> dict[str, list[dict[str, Any]]]:
+    """Why the operator believes that it is done with the objects that it has lost."""
+    names = {part for text in lost for part in text.split() if part.startswith("soak-") and "/" in part}
+    return {
+        name: operator.explain((GROUP, "v1", "things"), name.partition("/")[2], name.partition("/")[0])[-12:]
+        for name in sorted(names)
+    }
+
+
+def _leftovers(operator: opkit.Operator) -> list[str]:
+    """What is kept for objects that are not there any more."""
+    found = []
+    for served in operator._watches or ():
+        known = {uid for store in served.stores.values() for uid in store}
+        if len(served.journal) > len(known):
+            found.append(f"{served.resource}: {len(served.journal)} journals for {len(known)} objects")
+        if served._shared.memos.keys() - known:
+            found.append(f"{served.resource}: memos of objects that are gone")
+        for store in served.stores.values():
+            statistics = store.statistics()
+            if statistics.writes_under_way or statistics.names != statistics.objects:
+                found.append(f"{served.resource}: {statistics}")
+        for pipeline in served.pipelines:
+            if pipeline.results.last_run.keys() - known:
+                found.append(f"{pipeline.identity}: results of objects that are gone")
+            if {request.key for request in pipeline.lane.queue.waiting()} - known:
+                found.append(f"{pipeline.identity}: requests of objects that are gone")
+        if served.coordinator.statistics().running:
+            found.append(f"{served.resource}: runs that have not ended")
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    """The command; its exit status is 1 if anything was lost, run twice, left or grown."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--verbose", action="store_true", help="show what the operator logs")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO if options.verbose else logging.CRITICAL)
+    verdict = asyncio.run(soak(options.minutes, options.seed))
+    print(json.dumps({**dataclasses.asdict(verdict), "ok": verdict.ok}, indent=2))
+    return 0 if verdict.ok else 1
