@@ -135,6 +135,15 @@ class NotFound(ApiError):
 
     status, reason = 404, "NotFound"
 
+    @property
+    def is_about_an_object(self) -> bool:
+        """
+        Whether the server says that it has no object of this name.
+
+        Otherwise it does not know the path at all, which while it starts also happens for what it will serve.
+        """
+        return bool(self.details.get("name"))
+
 
 class Conflict(ApiError):
     """409: the object was changed since it was read, or a precondition does not hold."""

@@ -12,6 +12,7 @@ import logging
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Any, Protocol
 
+from opkit.cluster.body import Raw
 from opkit.cluster.protocol import Batch, Mark, Topology, WatchScope
 from opkit.cluster.resource import Resource, ResourceSelector
 from opkit.errors import ApiError, NotFound
@@ -42,6 +43,8 @@ class Scannable(Protocol):
     async def scan(self, group: str) -> Sequence[Resource]:
         """The resources of one group in all its versions."""
 
+    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Raw: ...
+
     def watch(self, scope: WatchScope, *, patience: float | None = None) -> AsyncGenerator[Batch, None]: ...
 
     def namespace_matches(self, name: str, patterns: Iterable[str]) -> bool:
@@ -58,6 +61,7 @@ class Discovery:
         self._cluster = cluster
         self._known: dict[str, Sequence[Resource]] = {}
         self._noted: set[tuple[str, str]] = set()
+        self._confirmed: frozenset[Resource] = frozenset()
 
     async def resolve(self, selector: ResourceSelector) -> Resource:
         """The one resource that is named; scans again before it says that there is none."""
@@ -94,40 +98,65 @@ class Discovery:
         watchers = [asyncio.ensure_future(self._watch_crds(changed))]
         if not clusterwide:
             watchers.append(asyncio.ensure_future(self._watch_namespaces(patterns, namespaces, changed)))
-            await self._first(watchers[-1], changed)
+            await self._wait(changed, watchers, None)
         try:
             last: Topology | None = None
             tries = iter(_LOOK_AGAIN)
             while True:
                 changed.clear()
-                resources = await self._served(selectors)
+                resources = await self._with_those_that_only_seem_gone(await self._served(selectors))
                 current = Topology(frozenset(resources), frozenset(namespaces))
                 if current != last:
                     last = current
                     yield current
                 missing = [selector for selector in selectors if not selector.select(resources)]
                 wait = next(tries, _LOOK_AGAIN[-1]) if missing else None
-                if await _happens(changed, wait):
+                if await self._wait(changed, watchers, wait):
                     tries = iter(_LOOK_AGAIN)
                     await asyncio.sleep(_SETTLE)
-                for watcher in watchers:
-                    if watcher.done():
-                        watcher.result()  # raises what ended it
         finally:
             for watcher in watchers:
                 watcher.cancel()
             await asyncio.gather(*watchers, return_exceptions=True)
 
-    async def _first(self, watcher: asyncio.Future[None], changed: asyncio.Event) -> None:
-        """Wait for the first list of namespaces, or for what keeps it from coming."""
+    async def _wait(
+        self, changed: asyncio.Event, watchers: Sequence[asyncio.Future[None]], within: float | None
+    ) -> bool:
+        """Wait for a change, at most so many seconds; whether there was one. Raises what has ended a watcher."""
         waiting = asyncio.ensure_future(changed.wait())
-        both: list[asyncio.Future[Any]] = [waiting, watcher]
+        both: list[asyncio.Future[Any]] = [waiting, *watchers]
         try:
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(both, timeout=within, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiting.cancel()
-        if watcher.done():
-            watcher.result()
+        for watcher in watchers:
+            if watcher.done():
+                watcher.result()
+        return changed.is_set()
+
+    async def _with_those_that_only_seem_gone(self, resources: set[Resource]) -> frozenset[Resource]:
+        """
+        Keep what was served before, unless it is really gone.
+
+        A server that starts answers discovery before it knows all of its resources. To believe it would be to take all
+        of their objects for deleted.
+        """
+        seem_gone = self._confirmed - resources
+        kept = {resource for resource in seem_gone if not await self._is_gone(resource)}
+        self._confirmed = frozenset(resources | kept)
+        return self._confirmed
+
+    async def _is_gone(self, resource: Resource) -> bool:
+        """Whether the definition of a resource is gone, in the server's own words."""
+        try:
+            crds = await self.resolve(_CRDS)
+            definition = await self._cluster.get(crds, f"{resource.plural}.{resource.group}")
+        except NotFound as error:
+            return error.is_about_an_object
+        except ApiError:
+            return False  # who can't be asked has not said so
+        versions = definition["spec"].get("versions") or ()
+        return not any(one.get("name") == resource.version and one.get("served") for one in versions)
 
     async def _served(self, selectors: Iterable[ResourceSelector]) -> set[Resource]:
         """All that the selectors name and that can be watched. The unclear is left out, and told once."""
@@ -216,13 +245,3 @@ class Discovery:
                     elif type_ in ("ADDED", "MODIFIED") and matches(name) and name not in namespaces:
                         namespaces.add(name)
                         changed.set()
-
-
-async def _happens(event: asyncio.Event, within: float | None) -> bool:
-    """Whether the event is set within so many seconds; `None` waits for it."""
-    try:
-        async with asyncio.timeout(within):
-            await event.wait()
-    except TimeoutError:
-        return False
-    return True

@@ -116,9 +116,9 @@ class Finalizers:
             name, namespace = meta["name"], meta.get("namespace")
             try:
                 return await self._writes.patch(self._resource, name, namespace, patch, type="json")
-            except NotFound as error:
-                raise Gone from error
             except ApiError as error:
+                if isinstance(error, NotFound) and error.is_about_an_object:
+                    raise Gone from error
                 tries += 1
                 # A failed test of a JSON patch is 422 to a real server, and 409 is a writer in between.
                 if error.status not in (409, 422) or tries >= _TRIES:
@@ -129,6 +129,8 @@ class Finalizers:
         try:
             raw = await self._writes.cluster.get(self._resource, name, namespace)
         except NotFound as error:
+            if not error.is_about_an_object:
+                raise
             raise Gone from error
         if identity(raw) != uid:
             raise Gone

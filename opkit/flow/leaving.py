@@ -102,7 +102,9 @@ class Leaving:
         meta = metadata(body)
         try:
             raw = await self._runtime.writes.cluster.get(self._resource, meta["name"], meta.get("namespace"))
-        except NotFound:
+        except NotFound as error:
+            if not error.is_about_an_object:
+                raise
             return None
         return raw if identity(raw) == identity(body) else None
 

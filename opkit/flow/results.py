@@ -84,9 +84,9 @@ class Results:
         assert run is not None
         try:
             await self.send_patch(run)
-        except NotFound:
-            pass  # the object is gone, and its deletion is on its way to us
         except ApiError as error:
+            if isinstance(error, NotFound) and error.is_about_an_object:
+                return  # the object is gone, and its deletion is on its way to us
             if report.outcome is Outcome.FAILURE:
                 run.logger.warning("The patch of the failed run was not taken either: %s", error)
                 return
@@ -104,7 +104,7 @@ class Results:
             return
         if self._writes.is_replaced(self._resource, run.raw):
             # The status subresource knows no precondition by UID: a namesake would take it for its own.
-            raise NotFound("the object is gone, and its patch with it")
+            raise NotFound("the object is gone, and its patch with it", details={"name": run.name})
         parts = self._parts(dict(patch), run.raw)
         run.patch.clear()
         failed: ApiError | None = None
