@@ -1,6 +1,6 @@
 """
-The four promises, over random histories of events, faults and restarts: nothing is lost, nothing runs twice at once, the
-budget is kept, and the end is the same.
+The four promises, over random histories of events, faults and restarts: nothing is lost, nothing runs twice at once,
+the budget is kept, and the end is the same.
 """
 
 import asyncio
