@@ -35,7 +35,7 @@ def session(pytester, monkeypatch):
     def run(test, *options, apart=False):
         pytester.makepyfile(test_it=test)
         how = pytester.runpytest_subprocess if apart else pytester.runpytest_inprocess
-        return how("-p", "no:cacheprovider", "-W", "error", *options)
+        return how("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-W", "error", *options)
 
     return run
 
