@@ -117,7 +117,7 @@ class Served:
         """The watches that serve this resource in these namespaces."""
         wanted = set(namespaces) if self.resource.namespaced else {None}
         for labels, fields in self.stores:
-            for namespace in wanted:
+            for namespace in sorted(wanted, key=str):  # sets have another order in each process
                 yield WatchScope(self.resource, namespace, labels, fields)
 
     # From the streams.

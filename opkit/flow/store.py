@@ -207,8 +207,9 @@ class Store:
         own = self._own[uid]
         for position, (expected, origin, _) in enumerate(own.expected):
             if expected == version:
-                # Only this one: of two writes at once, the answers may come in another order than the events.
-                del own.expected[position]
+                # Of two writes at once the answers may come in another order than the events, so only this one is
+                # over; but what a list skipped will not come any more.
+                del own.expected[slice(None) if relisted else slice(position, position + 1)]
                 if not own.expected:
                     del self._own[uid]
                 changes.append(Change(ChangeType.UPDATED, uid, raw, seen, origin=origin))
@@ -329,7 +330,8 @@ class Store:
         own = self._own.get(uid)
         if own is None:
             own = self._own[uid] = _OwnWrites([])
-        own.expected.append((version, origin, answer))
+        if all(version != expected for expected, _, _ in own.expected):
+            own.expected.append((version, origin, answer))
 
     def _remember_birth(self, uid: str, version: str, origin: str | None) -> None:
         self._born[uid] = (version, origin)

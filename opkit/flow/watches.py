@@ -118,12 +118,12 @@ class Watches:
     async def _adjust(self, topology: Topology) -> None:
         """Make the streams those of the topology: first end, then start."""
         self._replace_changed(topology.resources)
-        for resource in topology.resources:
+        for resource in sorted(topology.resources, key=str):
             self._serve(resource)
         self._relate(topology.resources)
         wanted = {
             scope: self._served[resource]
-            for resource in topology.resources
+            for resource in sorted(topology.resources, key=str)
             for scope in self._served[resource].scopes(topology.namespaces)
         }
         await self.stop([scope for scope in self._running if scope not in wanted])

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from opkit.errors import OpkitError
-
-if TYPE_CHECKING:
-    from opkit.testing.process import Process
 
 
 class NotSettled(OpkitError):
@@ -23,10 +19,9 @@ class RuntimeFailed(OpkitError):
     """Something failed inside opkit itself, or in a task that nobody waits for."""
 
 
-def verify(errors: Sequence[BaseException], leftovers: Sequence[str], process: Process | None) -> None:
-    """Raise for what went wrong unnoticed while a test ran."""
-    ended = process.error() if process is not None else None
-    for error in [*errors, *([ended] if ended is not None else [])]:
+def verify(errors: Sequence[BaseException], leftovers: Sequence[str]) -> None:
+    """Raise for what went wrong outside of the author's functions while a test ran."""
+    for error in errors:
         if isinstance(error, OpkitError):
             raise error
         raise RuntimeFailed(

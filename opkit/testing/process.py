@@ -88,7 +88,8 @@ class Process:
             tasks = [task for task in asyncio.all_tasks(self._loop) if task not in self._before]
             if not tasks:
                 return
-            for task in tasks:
+            # By name, since the order of a set is another one in each process, and histories are to be repeatable.
+            for task in sorted(tasks, key=asyncio.Task.get_name):
                 task.cancel()
             self._loop.run_now()
 

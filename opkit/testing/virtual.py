@@ -92,12 +92,13 @@ class _Job:
         self._may_run.acquire()
         function, args = self._call
         _job.current = self
+        result, failure = None, None
         try:
             result = function(*args)
         except BaseException as error:
-            self._loop.call_soon(_settle, self.future, None, error)
-        else:
-            self._loop.call_soon(_settle, self.future, result, None)
+            failure = error
+        if not self._loop.is_closed():  # else the test was over long before this thread
+            self._loop.call_soon(_settle, self.future, result, failure)
         self._parked.release()
 
 

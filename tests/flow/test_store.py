@@ -427,6 +427,29 @@ def test_own_writes_whose_answers_come_in_another_order_are_all_known(store):
     assert [change.origin for change in changes] == ["me", "me"]
 
 
+@pytest.mark.parametrize("answers", ["23", "32"], ids=["in order", "out of order"])
+def test_a_list_that_shows_the_last_own_write_ends_the_wait_for_those_before_it(store, answers):
+    """Their events will not come any more: nothing is held against what follows."""
+    listed(store, body(version="1"))
+    for version in answers:
+        store.begin_write("a", "default")
+        store.end_write("a", "default", body(version=version), origin="me")
+    listed(store, body(version="3"))
+    assert store.statistics().expected_echoes == 0
+    store.apply(None, [("MODIFIED", body(version="4"))])
+    assert store.get("u1")["metadata"]["resourceVersion"] == "4"
+
+
+def test_a_version_that_is_answered_twice_is_expected_once(store):
+    """A write that changes nothing is answered with the version of the one before."""
+    listed(store, body(version="1"))
+    for version in ("3", "2", "3"):
+        store.begin_write("a", "default")
+        store.end_write("a", "default", body(version=version), origin="me")
+    store.apply(None, [("MODIFIED", body(version=version)) for version in "234"])
+    assert store.get("u1")["metadata"]["resourceVersion"] == "4"
+
+
 def test_a_failed_write_leaves_no_expectation(store):
     """What was held back is told as anybody's."""
     listed(store, body(version="1"))
