@@ -636,12 +636,12 @@ def test_an_error_of_the_test_is_what_is_seen():
 def test_a_test_costs_little():
     """Set-up, one object, and the end."""
     registry = operator(noop)
-    started = time.perf_counter()
+    started = time.process_time()
     for _ in range(20):
         with FakeEventInjector(registry) as op:
             op.add("webapps", "shop")
             op.drain()
-    assert (time.perf_counter() - started) / 20 < 0.05
+    assert (time.process_time() - started) / 20 < 0.05
 
 
 def test_ten_thousand_events_take_little():
@@ -651,10 +651,10 @@ def test_ten_thousand_events_take_little():
         for number in range(100):
             op.add("webapps", f"w{number}", spec={"n": 0})
         op.drain()
-        started = time.perf_counter()
+        started = time.process_time()
         for number in range(10_000):
             op.modify(("webapps", f"w{chance.randrange(100)}"), {"spec": {"n": number}})
             if number % 100 == 0:
                 op.drain()
         op.drain()
-        assert time.perf_counter() - started < 10
+        assert time.process_time() - started < 10
