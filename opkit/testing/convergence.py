@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from opkit.cluster.body import Raw, metadata
+from opkit.cluster.body import Raw, clone, metadata
 from opkit.cluster.merging import differing_paths
 from opkit.errors import NotFound
 from opkit.simulation import topology
@@ -69,7 +69,7 @@ class History:
 
     def call(self, method: str, function: Callable[..., R], args: tuple[Any, ...], options: Mapping[str, Any]) -> R:
         """Call the function, and remember it as a step if it did not fail and was not called by another one."""
-        step = Step(method, *copy.deepcopy((tuple(map(_by_name, args)), dict(options)))) if not self._depth else None
+        step = None if self._depth else Step(method, _copied(tuple(map(_by_name, args))), _copied(dict(options)))
         self._depth += 1
         try:
             result = function()
@@ -88,6 +88,15 @@ def remembered(method: M) -> M:
         return self.history.call(method.__name__, lambda: method(self, *args, **options), args, options)
 
     return cast(M, call)
+
+
+def _copied(value: Any) -> Any:
+    """A copy in depth: what a test gives may be changed by it afterwards."""
+    if isinstance(value, (dict, list)):
+        return clone(value) if type(value) in (dict, list) else copy.deepcopy(value)
+    if isinstance(value, tuple):
+        return tuple(map(_copied, value))
+    return value
 
 
 def _by_name(value: Any) -> Any:

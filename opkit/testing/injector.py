@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import dataclasses
 import datetime
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -23,32 +22,19 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Literal
 
-from opkit.cluster.body import Body, Raw, clone, metadata
-from opkit.cluster.resource import Resource
+from opkit.cluster.body import Raw, clone, metadata
 from opkit.declaration.registry import Registry
-from opkit.flow.onlooker import Write
-from opkit.flow.report import Call
 from opkit.settings import Settings
-from opkit.simulation.deletion import DeleteOptions
-from opkit.simulation.faults import Failure, FaultPlan, StreamFailure
+from opkit.simulation.faults import StreamFailure
 from opkit.simulation.store import Store
-from opkit.simulation.watchers import Selection
-from opkit.simulation.writes import Options
 from opkit.testing.convergence import History, check, remembered
 from opkit.testing.definitions import define
 from opkit.testing.failures import NotSettled, verify
+from opkit.testing.observations import Observations
+from opkit.testing.outside import describe
 from opkit.testing.process import Process
 from opkit.testing.recorder import Gate, Recorder
-from opkit.testing.references import (
-    Handle,
-    Reference,
-    ResourceName,
-    Target,
-    UnknownResource,
-    endpoint_of,
-    find_resource,
-    resolve,
-)
+from opkit.testing.references import Reference, ResourceName, UnknownResource
 from opkit.testing.sources import registry_of
 from opkit.testing.virtual import VirtualLoop, no_real_sleep
 from opkit.triggers import Trigger
@@ -56,34 +42,12 @@ from opkit.triggers import Trigger
 START = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
 """The time of day at which tests begin, unless they say otherwise."""
 
-_OUTSIDE = Options(manager="someone-else")
 _RESYNC = frozenset({Trigger.RESYNC})
 
 Handlers = str | Path | ModuleType | Registry | Sequence[str | Path]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Scheduled:
-    """A request that waits. `due_in` is in seconds; negative if it is overdue, because its object is being run."""
-
-    uid: str
-    due_in: float
-    trigger: frozenset[Trigger]
-    attempt: int
-    controller: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Refused:
-    """An event that did not become a request, and who decided that."""
-
-    type: str
-    by: str
-    controller: str
-    uid: str
-
-
-class FakeEventInjector:
+class FakeEventInjector(Observations):
     """
     One operator under test.
 
@@ -114,13 +78,11 @@ class FakeEventInjector:
         self._clients = clients
         self._loop = VirtualLoop(seed)
         self._loop.set_exception_handler(self._on_loop_error)
-        self._recorder = Recorder(self._loop.time)
-        self.store = Store(self._wall, random.Random(seed))
-        self._faults = FaultPlan()
-        define(self.store, self._registry.compile(self._settings), folders)
+        store, plan = Store(self._wall, random.Random(seed)), self._registry.compile(self._settings)
+        super().__init__(store, plan, Recorder(self._loop.time))
+        define(store, plan, folders)
         self.history = History()
         """What was done from outside so far."""
-        self._process: Process | None = None
         self._errors: list[BaseException] = []
         self._told: list[BaseException] = []
         self._closed = False
@@ -208,11 +170,6 @@ class FakeEventInjector:
 
     # Time.
 
-    @property
-    def now(self) -> float:
-        """Virtual seconds since the start."""
-        return self._loop.time()
-
     @remembered
     def drain(self) -> None:
         """Run all that is due now, and all that follows from it at once."""
@@ -293,89 +250,7 @@ class FakeEventInjector:
             self._recorder.gates.pop(handler, None)
             gate.open()
 
-    # The world outside.
-
-    @remembered
-    def add(
-        self,
-        resource: ResourceName,
-        name: str,
-        namespace: str = "default",
-        *,
-        labels: Mapping[str, str] | None = None,
-        annotations: Mapping[str, str] | None = None,
-        finalizers: Sequence[str] | None = None,
-        **body: Any,
-    ) -> Handle:
-        """
-        Somebody creates an object, by a server's rules; the namespace is made if it is missing.
-
-        `body` is what stands at the top of it: `spec`, `data`, `status`, ...
-        """
-        found = find_resource(self.store, resource)
-        place = namespace if found.namespaced else None
-        if place is not None:
-            self._ensure_namespace(place)
-        meta = {**body.pop("metadata", {}), "name": name}
-        given = {"labels": labels, "annotations": annotations, "finalizers": finalizers}
-        meta.update({key: clone(value) for key, value in given.items() if value is not None})
-        raw = {"apiVersion": found.api_version, "kind": found.kind, "metadata": meta, **clone(body)}
-        endpoint = endpoint_of(self.store, found)
-        record = self.store.create(endpoint, raw, place, _OUTSIDE)
-        handle = Handle(found, name, place, metadata(endpoint.decode(record))["uid"])
-        self._recorder.note("added", handle)
-        if body.get("status") and "status" in found.subresources:
-            self.modify_status(handle, body["status"])
-        return handle
-
-    @remembered
-    def apply(self, *paths: str | Path) -> None:
-        """Create all that stands in these YAML files: definitions first, then namespaces, then the rest."""
-        from opkit.apiserver.manifests import load
-
-        for raw in load(paths):
-            endpoint = self.store.endpoint_of(raw)
-            namespace = (metadata(raw).get("namespace") or "default") if endpoint.kind.namespaced else None
-            if namespace is not None:
-                self._ensure_namespace(namespace)
-            self.store.create(endpoint, raw, namespace, _OUTSIDE)
-            self._recorder.note("added", f"{raw.get('kind')} {metadata(raw).get('name')}")
-
-    def _ensure_namespace(self, name: str) -> None:
-        namespaces = self.store.endpoint("", "v1", "namespaces")
-        if self.store.find(namespaces, name) is None:
-            self.store.create(namespaces, {"metadata": {"name": name}}, None, _OUTSIDE)
-
-    @remembered
-    def modify(self, ref: Reference, merge_patch: Mapping[str, Any]) -> None:
-        """Somebody patches an object with a JSON merge patch."""
-        target = self._target(ref)
-        self._recorder.note("modified", f"{_where(target)} {dict(merge_patch)}")
-        self.store.patch(
-            endpoint_of(self.store, target.resource), target.name, target.namespace, clone(dict(merge_patch)),
-            "merge", _OUTSIDE,
-        )  # fmt: skip
-
-    @remembered
-    def modify_status(self, ref: Reference, patch: Mapping[str, Any]) -> None:
-        """Somebody patches an object's status: `patch` is what stands under `status`."""
-        target = self._target(ref)
-        body = dict(patch) if "status" in patch and len(patch) == 1 else {"status": dict(patch)}
-        options = _OUTSIDE
-        if "status" in target.resource.subresources:
-            options = dataclasses.replace(_OUTSIDE, subresource="status")
-        self._recorder.note("status", f"{_where(target)} {body}")
-        self.store.patch(
-            endpoint_of(self.store, target.resource), target.name, target.namespace, clone(body), "merge", options
-        )
-
-    @remembered
-    def delete(self, ref: Reference) -> None:
-        """Somebody deletes an object; with finalizers it is only marked."""
-        target = self._target(ref)
-        self._recorder.note("deleted", _where(target))
-        endpoint = endpoint_of(self.store, target.resource)
-        self.store.delete(endpoint, target.name, target.namespace, DeleteOptions(uid=target.uid))
+    # What goes wrong, or can't be.
 
     def inject(self, type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"], body: Raw) -> None:
         """
@@ -390,20 +265,10 @@ class FakeEventInjector:
             raise UnknownResource(f"the operator does not watch {plural}")
         self.drain()
 
-    # What went wrong outside.
-
-    def fail(self, verb: str, resource: ResourceName = "*", subresource: str | None = None) -> Failure:
-        """Say which requests go wrong; the methods of what it gives say how: `.once(status=409)` and so on."""
-        plural = resource if resource == "*" else find_resource(self.store, resource).plural
-        self._recorder.note("fault", f"{verb} {plural}{f'/{subresource}' if subresource else ''}")
-        if verb == "patch_status":
-            subresource = subresource or "status"
-        return self._faults.fail(verb, str(plural), subresource)
-
     def watch(self, resource: ResourceName = "*") -> StreamFailure:
         """Say which streams go wrong; the methods of what it gives say how: `.disconnect()` and so on."""
         self.drain()
-        plural = resource if resource == "*" else find_resource(self.store, resource).plural
+        plural = resource if resource == "*" else self._names.resource(resource).plural
         self._recorder.note("fault", f"watch of {plural}")
         return self._faults.watch(str(plural))
 
@@ -424,109 +289,6 @@ class FakeEventInjector:
             process.operator.gain_lead()
             self._loop.run_now()
 
-    # What the store holds.
-
-    def get(self, resource: ResourceName | Handle, name: str | None = None, namespace: str = "default") -> Body:
-        """An object as it is in the store. Raises `NotFound`."""
-        target = self._named(resource, name, namespace)
-        endpoint = endpoint_of(self.store, target.resource)
-        return Body.of(endpoint.decode(self.store.get(endpoint, target.name, target.namespace)))
-
-    def list(self, resource: ResourceName, namespace: str | None = None) -> Sequence[Body]:
-        """All objects of a resource, in one namespace or all."""
-        found = find_resource(self.store, resource)
-        endpoint = endpoint_of(self.store, found)
-        return [Body.of(endpoint.decode(one)) for one in self.store.list(endpoint, Selection(namespace)).records]
-
-    def exists(self, resource: ResourceName | Handle, name: str | None = None, namespace: str = "default") -> bool:
-        """Whether there is such an object; for a handle, that very one."""
-        target = self._named(resource, name, namespace)
-        endpoint = endpoint_of(self.store, target.resource)
-        record = self.store.find(endpoint, target.name, target.namespace)
-        return record is not None and target.uid in (None, metadata(endpoint.decode(record))["uid"])
-
-    def _named(self, resource: ResourceName | Handle, name: str | None, namespace: str) -> Target:
-        if isinstance(resource, Handle):
-            return resolve(self.store, resource)
-        if name is None:
-            assert not isinstance(resource, Resource)
-            return resolve(self.store, resource)
-        found = find_resource(self.store, resource)
-        return Target(found, name, namespace if found.namespaced else None)
-
-    def _target(self, ref: Reference) -> Target:
-        return resolve(self.store, ref)
-
-    def _uid(self, ref: Reference | None) -> str | None:
-        """The UID that is meant; for a name, that of the object that has it, or had it last."""
-        if ref is None:
-            return None
-        target = self._target(ref)
-        if target.uid is not None:
-            return target.uid
-        endpoint = endpoint_of(self.store, target.resource)
-        record = self.store.find(endpoint, target.name, target.namespace)
-        if record is not None:
-            return str(metadata(endpoint.decode(record))["uid"])
-        named = [c.uid for c in self._recorder.calls if (c.name, c.namespace) == (target.name, target.namespace)]
-        return named[-1] if named else ""
-
-    # What the operator did.
-
-    def calls(self, handler: str | None = None, ref: Reference | None = None) -> Sequence[Call]:
-        """The calls of handlers, in order: of one handler, or for one object, or all."""
-        uid = self._uid(ref)
-        return [
-            call for call in self._recorder.calls
-            if handler in (None, call.handler) and uid in (None, call.uid)
-        ]  # fmt: skip
-
-    def scheduled(self, ref: Reference | None = None) -> Sequence[Scheduled]:
-        """What waits for its time, the earliest first."""
-        uid = self._uid(ref)
-        found = []
-        process = self._process
-        for served in (process.operator._watches or ()) if process is not None else ():
-            for pipeline, request in served.waiting():
-                if uid in (None, request.key):
-                    due_in = request.due - self._loop.time()
-                    found.append(
-                        Scheduled(request.key, due_in, request.triggers, request.attempt, pipeline.name)
-                    )
-        return sorted(found, key=lambda one: one.due_in)
-
-    def refused(self, ref: Reference | None = None) -> Sequence[Refused]:
-        """The events that did not become requests."""
-        uid = self._uid(ref)
-        return [
-            Refused(one.type, one.by, one.controller, one.uid)
-            for one in self._recorder.refusals
-            if uid in (None, one.uid)
-        ]
-
-    def writes(self, ref: Reference | None = None) -> Sequence[Write]:
-        """What opkit and the handlers have sent, in order."""
-        return self._of_object(self._recorder.writes, ref)
-
-    def skipped_writes(self, ref: Reference | None = None) -> Sequence[Write]:
-        """What was not sent, because it would have changed nothing."""
-        return self._of_object(self._recorder.skipped, ref)
-
-    def _of_object(self, writes: Sequence[Write], ref: Reference | None) -> Sequence[Write]:
-        if ref is None:
-            return [*writes]
-        target = self._target(ref)
-        wanted = (target.resource, target.name, target.namespace)
-        return [write for write in writes if (write.resource, write.name, write.namespace) == wanted]
-
-    def explain(self, ref: Reference) -> Sequence[dict[str, Any]]:
-        """The decisions about an object, as data."""
-        target = self._target(ref)
-        process = self._process
-        if process is None:
-            return []
-        return process.operator.explain(tuple(target.resource), target.name, target.namespace)
-
     @remembered
     def trigger(self, ref: Reference, after: float = 0, controller: str | None = None) -> bool:
         """Ask for a run from outside, as `Operator.trigger` does."""
@@ -546,10 +308,6 @@ class FakeEventInjector:
             self._loop.run_now()
         return answers[0]
 
-    def timeline(self, last: int | None = None) -> str:
-        """The history, readable: what happened when, and which rule decided. With `last` only so many moments."""
-        return self._recorder.timeline(last)
-
     # Promises to check.
 
     def check_idempotent(self, ref: Reference) -> None:
@@ -561,7 +319,7 @@ class FakeEventInjector:
         self.settle()
         before, version = len(self._recorder.writes), self.store.version
         if not self.trigger(ref):
-            raise AssertionError(f"{_where(self._target(ref))} can't be reconciled: the operator does not know it")
+            raise AssertionError(f"{describe(self._target(ref))} can't be reconciled: the operator does not know it")
         self.settle()
         written = self._recorder.writes[before:]
         if self.store.version != version:
@@ -587,7 +345,3 @@ class FakeEventInjector:
             )
 
         check(self.history, self.store, fresh, ignore)
-
-
-def _where(target: Target) -> str:
-    return f"{target.resource.plural} {f'{target.namespace}/' if target.namespace else ''}{target.name}"

@@ -24,7 +24,7 @@ class Recorder(Onlooker):
     """Keeps everything, in order."""
 
     def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
+        self.now = now
         self.moments: list[Moment] = []
         self.calls: list[Call] = []
         self.refusals: list[Refusal] = []
@@ -35,7 +35,7 @@ class Recorder(Onlooker):
 
     def note(self, kind: str, what: object) -> None:
         """Write down that something happened now."""
-        self.moments.append(Moment(self._now(), kind, what))
+        self.moments.append(Moment(self.now(), kind, what))
 
     def on_call(self, call: Call) -> None:
         self.calls.append(call)
