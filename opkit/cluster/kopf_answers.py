@@ -1,5 +1,5 @@
 """
-What kopf's client gives, in opkit's words: resources, and errors of whatever shape.
+What kopf's client raises, in opkit's words: errors of whatever shape.
 
 Pure functions; what they are given is kopf's, but kopf is not imported for that.
 """
@@ -8,32 +8,11 @@ from __future__ import annotations
 
 import email.utils
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 
-from opkit.cluster.resource import Resource
 from opkit.errors import ApiError
-
-if TYPE_CHECKING:
-    from kopf._cogs.structs import references
-
-
-def resource_of(found: references.Resource) -> Resource:
-    """A discovered resource."""
-    return Resource(
-        group=found.group,
-        version=found.version,
-        plural=found.plural,
-        kind=found.kind or "",
-        singular=found.singular or "",
-        shortcuts=found.shortcuts,
-        categories=found.categories,
-        subresources=found.subresources,
-        namespaced=bool(found.namespaced),
-        preferred=found.preferred,
-        verbs=found.verbs,
-    )
 
 
 def translated(error: Any) -> ApiError:

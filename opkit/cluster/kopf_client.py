@@ -2,8 +2,8 @@
 The cluster protocol over kopf's client.
 
 The only module that imports kopf's private parts: its vault and authenticator for credentials (with all of kopf's
-ways to log in, and a new login on 401), its authenticated requests, its discovery of resources, its patterns of
-namespaces. tests/cluster/test_kopf_contract.py names what is missing when a new kopf changes one of them.
+ways to log in, and a new login on 401), its authenticated requests, and its patterns of namespaces.
+tests/cluster/test_kopf_contract.py names what is missing when a new kopf changes one of them.
 
 The watch itself is driven here, on kopf's authenticated request: kopf's own generator re-arms a timer for each
 event, reconnects without a pause to servers that end a watch at once, and raises on `items: null`.
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import json
 import logging
 import urllib.parse
@@ -22,7 +21,7 @@ from typing import Any
 
 import aiohttp
 import kopf
-from kopf._cogs.clients import api, auth, errors, scanning
+from kopf._cogs.clients import api, auth, errors
 from kopf._cogs.configs.configuration import OperatorSettings
 from kopf._cogs.structs import credentials, ephemera, references
 from kopf._core.engines import activities, indexing
@@ -31,10 +30,11 @@ from kopf._core.intents import piggybacking, registries
 from opkit.cluster import kubeconfig
 from opkit.cluster.body import Raw
 from opkit.cluster.discovery import Discovery
-from opkit.cluster.kopf_answers import beneath, resource_of, translated, words
+from opkit.cluster.kopf_answers import beneath, translated, words
 from opkit.cluster.lines import LineSplitter, WatchFailed, decode_events
 from opkit.cluster.protocol import Batch, EventType, Mark, PatchType, Topology, WatchScope
 from opkit.cluster.resource import Resource, ResourceSelector
+from opkit.cluster.scanning import scan_group, scan_groups
 from opkit.errors import ApiError, CredentialsError, Unreachable
 
 logger = logging.getLogger("opkit.cluster")
@@ -80,9 +80,6 @@ class KopfCluster:
     ) -> None:
         self._settings = settings or kopf.OperatorSettings()
         self._settings.networking.enforce_retry_after = True
-        # A scan is many requests; whoever asks for it waits between its tries, and tells what is wrong.
-        networking = dataclasses.replace(self._settings.networking, error_backoffs=_RETRIES)
-        self._scanning = dataclasses.replace(self._settings, networking=networking)
         self._chunk_size = chunk_size
         self._server_timeout = server_timeout
         self._vault = credentials.Vault()
@@ -185,12 +182,13 @@ class KopfCluster:
             # kopf trips over what proxies answer: a list for a Status, a date to try again at.
             raise beneath(error) from error
 
-    async def json(self, method: str, path: str, **options: Any) -> Any:
+    async def json(self, method: str, path: str, **options: Any) -> Raw:
         """Send one request; the decoded answer. Raises `ApiError`."""
         response = await self.request(method, path, **options)
         try:
             async with response:
-                return json.loads(await response.read())
+                answer: Raw = json.loads(await response.read())
+                return answer
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise Unreachable(f"the answer was cut: {words(error)}") from error
         except ValueError as error:
@@ -200,8 +198,7 @@ class KopfCluster:
         return await self._discovery.resolve(selector)
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Raw:
-        raw: Raw = await self.json("get", resource.path(namespace, name))
-        return raw
+        return await self.json("get", resource.path(namespace, name))
 
     async def list(
         self,
@@ -221,18 +218,16 @@ class KopfCluster:
 
     async def create(self, resource: Resource, body: Raw, namespace: str | None = None) -> Raw:
         # Not tried again by itself: a lost answer would turn into AlreadyExists.
-        raw: Raw = await self.json("post", resource.path(namespace), payload=body, backoffs=_NO_RETRIES)
-        return raw
+        return await self.json("post", resource.path(namespace), payload=body, backoffs=_NO_RETRIES)
 
     async def apply(
         self, resource: Resource, name: str, namespace: str | None, body: Raw, *, manager: str, force: bool = False
     ) -> Raw:
         params = {"fieldManager": manager, "force": "true" if force else "false"}
-        raw: Raw = await self.json(
+        return await self.json(
             "patch", resource.path(namespace, name), payload=body, params=params,
             media_type="application/apply-patch+yaml",
         )  # fmt: skip
-        return raw
 
     async def patch(
         self,
@@ -244,16 +239,14 @@ class KopfCluster:
         type: PatchType = "merge",
         subresource: str | None = None,
     ) -> Raw:
-        raw: Raw = await self.json(
+        return await self.json(
             "patch", resource.path(namespace, name, subresource), payload=patch, media_type=_MEDIA_TYPES[type]
         )
-        return raw
 
     async def replace(
         self, resource: Resource, name: str, namespace: str | None, body: Raw, *, subresource: str | None = None
     ) -> Raw:
-        raw: Raw = await self.json("put", resource.path(namespace, name, subresource), payload=body)
-        return raw
+        return await self.json("put", resource.path(namespace, name, subresource), payload=body)
 
     async def delete(
         self, resource: Resource, name: str, namespace: str | None = None, *, uid: str | None = None
@@ -261,8 +254,7 @@ class KopfCluster:
         options: Raw = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if uid is not None:
             options["preconditions"] = {"uid": uid}
-        raw: Raw = await self.json("delete", resource.path(namespace, name), payload=options)
-        return raw
+        return await self.json("delete", resource.path(namespace, name), payload=options)
 
     # Lists and watches.
 
@@ -344,26 +336,15 @@ class KopfCluster:
         return self._discovery.topology(selectors, namespaces, clusterwide)
 
     async def groups(self) -> Sequence[str]:
-        """The API groups that the server has; the core group is the empty one."""
-        answer = await self.json("get", "/apis")
-        return ["", *(group["name"] for group in answer.get("groups") or [])]
+        """The API groups that the server has; the core group is the empty one. Raises `ApiError`."""
+        return await scan_groups(self._get_path)
 
     async def scan(self, group: str) -> Sequence[Resource]:
         """The resources of one group, in all its versions. Raises `ApiError`."""
-        auth.vault_var.set(self._vault)
-        try:
-            found = await scanning.scan_resources(settings=self._scanning, logger=_quiet, groups={group})
-        except errors.APIError as error:
-            raise translated(error) from error
-        except (credentials.LoginError, credentials.AccessError) as error:
-            await self._log_in_again()
-            raise _unauthorized() from error
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise Unreachable(f"no answer from the API server: {words(error)}") from error
-        except (KeyError, TypeError, ValueError) as error:
-            what = group or "the core group"
-            raise ApiError(f"the discovery of {what} is broken: {words(error)}", status=502) from error
-        return [resource_of(item) for item in found]
+        return await scan_group(self._get_path, group)
+
+    async def _get_path(self, path: str) -> Any:
+        return await self.json("get", path)
 
     def namespace_matches(self, name: str, patterns: Iterable[str]) -> bool:
         """Whether a namespace is meant by one of the patterns, in kopf's syntax."""

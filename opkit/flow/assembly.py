@@ -115,7 +115,7 @@ class Assembly:
             invoker=Invoker(
                 settings.parallel.threads or settings.parallel.limit, self._clients, self._onlooker.gate
             ),
-            events=EventPoster(cluster, self.clock, settings.name),
+            events=EventPoster(cluster, self.clock, settings.name, lambda: writes.fenced),
             memo=self._memo,
             loop=asyncio.get_running_loop(),
             onlooker=self._onlooker,

@@ -11,6 +11,7 @@ import asyncio
 import collections
 import hashlib
 import logging
+from collections.abc import Callable
 
 from opkit.clock import Clock
 from opkit.cluster.body import Raw, metadata
@@ -38,7 +39,10 @@ def check(reason: str, type: str) -> None:
 class EventPoster:
     """Posts Events in the operator's name."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, source: str) -> None:
+    def __init__(
+        self, cluster: Cluster, clock: Clock, source: str, is_fenced: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._is_fenced = is_fenced
         self._cluster = cluster
         self._clock = clock
         self._source = source
@@ -55,6 +59,8 @@ class EventPoster:
     async def _post_all(self) -> None:
         while self._waiting:
             raw, reason, message, type_ = self._waiting.popleft()
+            if self._is_fenced():
+                continue  # another process leads, and tells of its own work
             try:
                 await self._post_one(raw, reason, message, type_)
             except ApiError as error:

@@ -96,10 +96,17 @@ def _starts_afresh(one: Request, other: Request) -> bool:
 
 
 def _revives(one: Request, other: Request) -> bool:
-    """Whether one of them gave up retrying (only the resync is left of it) and the other is a wish from outside."""
-    return (one.triggers == _RESYNC and Trigger.MANUAL in other.triggers) or (
-        other.triggers == _RESYNC and Trigger.MANUAL in one.triggers
-    )
+    """
+    Whether one of them gave up retrying (only the resync is left of it) and the other makes a new start.
+
+    A wish from outside does; so does a change of a kind without generations, where each may be the new state.
+    """
+    for given_up, arriving in ((one, other), (other, one)):
+        if given_up.triggers == _RESYNC and given_up.attempt > 1:
+            return Trigger.MANUAL in arriving.triggers or (
+                arriving.generation is None and arriving.triggers <= CHANGES
+            )
+    return False
 
 
 def _union(one: frozenset[Trigger], other: frozenset[Trigger]) -> frozenset[Trigger]:

@@ -24,6 +24,7 @@ def serve(server, groups, core=()):
     for group, versions in groups.items():
         named = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
         listed.append({"name": group, "versions": named, "preferredVersion": named[0]})
+        server.on("GET", f"/apis/{group}", json_answer(listed[-1]))
         for version, resources in versions.items():
             answer = status_answer(resources) if isinstance(resources, int) else json_answer({"resources": resources})
             server.on("GET", f"/apis/{group}/{version}", answer)
@@ -88,8 +89,8 @@ def test_what_can_mean_two_things_is_told(resolve):
 
 @pytest.mark.parametrize("odd", [
     resource("odd", "Odd", verbs=None), resource("odd", "Odd", verbs=()), resource("odd", "Odd", singularName=""),
-    resource("odd/status", "Odd"),
-], ids=["no verbs", "empty verbs", "no singular", "only a subresource"])  # fmt: skip
+    resource("odd/status", "Odd"), resource("odd", "Odd", shortNames=None, categories=None), {"kind": "Odd"}, None,
+], ids=["no verbs", "empty verbs", "no singular", "only a subresource", "nulls", "no name", "nothing"])  # fmt: skip
 def test_odd_entries_do_not_keep_the_others_from_being_found(resolve, odd):
     """Of servers that nobody tests."""
     assert resolve(("widgets",), {"e.io": {"v1": [odd, resource("widgets", "Widget")]}}).plural == "widgets"

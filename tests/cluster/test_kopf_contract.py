@@ -20,7 +20,6 @@ USED = {
     "kopf._cogs.clients.api": ["request"],
     "kopf._cogs.clients.auth": ["vault_var"],
     "kopf._cogs.clients.errors": ["APIError"],
-    "kopf._cogs.clients.scanning": ["scan_resources"],
     "kopf._cogs.configs.configuration": ["OperatorSettings"],
     "kopf._cogs.structs.credentials": ["Vault", "ConnectionInfo", "LoginError", "AccessError"],
     "kopf._cogs.structs.ephemera": ["AnyMemo", "Memo"],
@@ -74,7 +73,6 @@ def test_this_contract_names_all_that_is_imported():
     [
         ("kopf._cogs.clients.api.request",
          {"method", "url", "payload", "headers", "settings", "backoffs", "timeout", "logger"}),
-        ("kopf._cogs.clients.scanning.scan_resources", {"settings", "logger", "groups"}),
         ("kopf._core.engines.activities.authenticate", {"registry", "settings", "indices", "vault", "memo"}),
         ("kopf._core.engines.activities.authenticator", {"registry", "settings", "indices", "vault", "memo"}),
         ("kopf._cogs.structs.references.match_namespace", {"name", "pattern"}),
