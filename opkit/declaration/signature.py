@@ -8,10 +8,12 @@ with it. Never calls it, and never imports a client library: those are recognise
 from __future__ import annotations
 
 import dataclasses
+import dis
 import enum
 import functools
 import inspect
 import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -73,6 +75,8 @@ class Signature:
     object_argument: str | None = None
     clients: tuple[tuple[str, str], ...] = ()
     takes_all: bool = False
+    reads_rest: bool = True
+    """Whether the function looks at what its `**kwargs` collected."""
     problems: tuple[str, ...] = ()
 
 
@@ -98,6 +102,7 @@ def read_signature(function: Any, role: Role) -> Signature:
         object_argument=reading.others[0] if reading.others and role.has_object else None,
         clients=tuple(reading.clients),
         takes_all=reading.takes_all,
+        reads_rest=reading.reads_rest,
         problems=tuple(problems),
     )
 
@@ -178,12 +183,13 @@ class _Reading:
         self.arguments: list[str] = []
         self.clients: list[tuple[str, str]] = []
         self.others: list[str] = []
-        self.takes_all = False
+        self.takes_all = self.reads_rest = False
         self.problems: list[str] = []
 
     def take(self, parameter: inspect.Parameter) -> None:
         if parameter.kind is parameter.VAR_KEYWORD:
             self.takes_all = True
+            self.reads_rest = _mentions(self.function, parameter.name)
         elif parameter.kind is parameter.VAR_POSITIONAL:
             pass  # handlers are called by name: nothing will be in it
         elif parameter.kind is parameter.POSITIONAL_ONLY:
@@ -244,6 +250,30 @@ class _Reading:
 
 def _listed(names: list[str]) -> str:
     return " and ".join(repr(name) for name in names)
+
+
+# With one of these a function may look at a variable without naming it.
+_ANY_VARIABLE = frozenset({"dir", "eval", "exec", "locals", "vars", "currentframe", "stack", "_getframe"})
+
+
+def _mentions(function: Any, variable: str) -> bool:
+    """
+    Whether a function's own code mentions one of its variables. Where that can't be told, it does.
+
+    The `**_` that most handlers end in is never looked at: what it would be given need not be made.
+    """
+    if not isinstance(function, types.FunctionType) or hasattr(function, "__wrapped__"):
+        return True  # something else is called first, and may look
+    code = function.__code__
+    if variable in code.co_cellvars or not _ANY_VARIABLE.isdisjoint(code.co_names):
+        return True
+    return any(_names(instruction, variable) for instruction in dis.get_instructions(code))
+
+
+def _names(instruction: dis.Instruction, variable: str) -> bool:
+    """Some instructions deal with two variables at once, and have a pair of names."""
+    named = instruction.argval
+    return "FAST" in instruction.opname and (named == variable or (isinstance(named, tuple) and variable in named))
 
 
 def _binds(signature: inspect.Signature, count: int) -> bool:

@@ -85,6 +85,7 @@ class Coordinator:
         self._gated = False
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_due: float | None = None
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -151,14 +152,22 @@ class Coordinator:
         return None
 
     def _set_timer(self, now: float) -> None:
+        due = None
+        if len(self._running) < self._limit:  # else the end of a run looks again
+            dues = [due for lane in self._lanes if (due := lane.queue.next_due()) is not None]
+            due = max(min(dues), now) if dues else None
+        if due is not None and due == self._timer_due and self._timer is not None:
+            return  # most runs end without moving what is due next
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if len(self._running) >= self._limit:
-            return  # the end of a run looks again
-        due = min((due for lane in self._lanes if (due := lane.queue.next_due()) is not None), default=None)
+        self._timer_due = due
         if due is not None:
-            self._timer = self._clock.call_at(max(due, now), self.wake)
+            self._timer = self._clock.call_at(due, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.wake()
 
     def _start(self, lane: Lane, request: Request) -> None:
         for other in self._lanes:

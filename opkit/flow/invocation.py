@@ -15,10 +15,10 @@ import functools
 import inspect
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any, Protocol
 
-from opkit.cluster.body import Body, Meta, Raw, metadata
+from opkit.cluster.body import Body, Meta, Raw, clone, metadata
 from opkit.cluster.resource import Resource
 from opkit.flow.access import BlockingAccess, ClusterAccess
 from opkit.plan.plan import Handler
@@ -214,16 +214,28 @@ def _make_cluster(run: Run) -> ClusterAccess | BlockingAccess:
     return access if run.is_async else BlockingAccess(access, asyncio.get_running_loop())
 
 
+def _make_body(run: Run) -> Body:
+    """The object, of the parts that are arguments of their own: what an author changes in one is seen in the other."""
+    body = Body()
+    for key, value in run.raw.items():
+        body[key] = getattr(run, key) if key in _PARTS and value else clone(value)
+    body["metadata"] = run.meta
+    return body
+
+
+_PARTS = frozenset({"spec", "status"})
+
 _MAKERS: dict[str, Callable[[Run], Any]] = {
-    "body": lambda run: Body.of(run.raw),
-    "spec": lambda run: run.body.spec,
-    "meta": lambda run: run.body.metadata,
-    "status": lambda run: run.body.status,
+    # The author's own copies, each only of what is asked for: copying is most of what a small handler costs.
+    "body": _make_body,
+    "spec": lambda run: clone(run.raw.get("spec") or {}),
+    "meta": lambda run: Meta(clone(metadata(run.raw))),
+    "status": lambda run: clone(run.raw.get("status") or {}),
     "name": lambda run: metadata(run.raw).get("name"),
     "namespace": lambda run: metadata(run.raw).get("namespace"),
     "uid": lambda run: metadata(run.raw).get("uid"),
-    "labels": lambda run: run.body.labels,
-    "annotations": lambda run: run.body.annotations,
+    "labels": lambda run: run.meta.labels,
+    "annotations": lambda run: run.meta.annotations,
     "retry": lambda run: run.attempt - 1,
     "logger": RunLogger,
     "patch": lambda run: Patch(),
@@ -286,9 +298,9 @@ class Invoker:
         plain one is told through `stopping` and waited for, since its thread still works on the object.
         """
         run.is_async = handler.is_async
-        arguments = self.arguments(handler, run)
-        current_run.set(run)
         function = handler.resolve()
+        arguments = self._arguments(handler, function, run)
+        current_run.set(run)
         self._runs.add(run)
         try:
             if (gate := self._gate(handler.name)) is not None:
@@ -296,7 +308,8 @@ class Invoker:
             if not handler.is_async:
                 return await self._in_thread(function, arguments, handler, run, timeout)
             if timeout is None:
-                return await _settle(function(**arguments))
+                returned = function(**arguments)
+                return await returned if inspect.isawaitable(returned) else returned
             async with asyncio.timeout(timeout):
                 return await _settle(function(**arguments))
         finally:
@@ -307,9 +320,11 @@ class Invoker:
         for run in self._runs:
             run.stop()
 
-    def arguments(self, handler: Handler, run: Run) -> dict[str, Any]:
+    def _arguments(self, handler: Handler, function: Callable[..., Any], run: Run) -> dict[str, Any]:
         """What the signature asks for."""
-        names = (_ALL if run.reason is None else ARGUMENTS) if handler.takes_all else handler.arguments
+        names: Iterable[str] = handler.arguments
+        if handler.wants_all(function):
+            names = _ALL if run.reason is None else ARGUMENTS
         arguments = {name: getattr(run, name) for name in names}
         if handler.object_argument is not None:
             arguments[handler.object_argument] = run.body

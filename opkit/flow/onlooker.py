@@ -38,6 +38,10 @@ class Write:
 class Onlooker:
     """This one does nothing; a tool overrides what it wants to see."""
 
+    def wants(self, method: str) -> bool:
+        """Whether a tool looks at what this method is told: what nobody looks at need not be made."""
+        return getattr(getattr(self, method), "__func__", None) is not getattr(Onlooker, method)
+
     def on_call(self, call: Call) -> None:
         """A function of the author is about to be called. The call is filled in when it is over."""
 

@@ -27,7 +27,7 @@ from opkit.flow.loops import LoopDetector
 from opkit.flow.onlooker import Refusal
 from opkit.flow.queue import Added, InMemoryQueue, Queue
 from opkit.flow.reconcile import Reconciler, Steps
-from opkit.flow.report import Call, Outcome, Report
+from opkit.flow.report import Outcome, Report
 from opkit.flow.requests import Request
 from opkit.flow.results import Policy, Results, logger
 from opkit.flow.runtime import Runtime
@@ -98,12 +98,14 @@ class Pipeline:
             now=runtime.clock.now,
             random=runtime.random,
         )
+        self._tells_refusals = runtime.onlooker.wants("on_refusal")
         self._reconciler = self._make_reconciler()
         self._loops = LoopDetector(runtime.clock.now)
         self.lane = Lane(self.name, _make_queue(settings.queue.strategy), self._serve)
         self._goodbyes = Lane(f"{self.name} (delete)", InMemoryQueue(), self._serve_delete, urgent=True)
         self._reasons: dict[str, DeleteReason] = {}
-        shared.coordinator.join(self._goodbyes)
+        if controller.delete is not None:
+            shared.coordinator.join(self._goodbyes)
         shared.coordinator.join(self.lane)
 
     def _make_reconciler(self) -> Reconciler:
@@ -125,7 +127,7 @@ class Pipeline:
             invoker=self._runtime.invoker,
             clock=self._runtime.clock,
             interrupted=self._shared.coordinator.is_cancelling,
-            on_call=self._on_call,
+            on_call=self._runtime.onlooker.on_call if self._runtime.onlooker.wants("on_call") else None,
         )
 
     # Changes come in.
@@ -142,9 +144,10 @@ class Pipeline:
         if seen.type is ChangeType.DELETED:
             self._end(seen)
         if not verdict.accepted:
-            self.refuse(
-                Refusal(_WIRE[seen.type], verdict.by, self.name, self._shared.resource, seen.uid, seen.body)
-            )
+            if self._tells_refusals:
+                self.refuse(
+                    Refusal(_WIRE[seen.type], verdict.by, self.name, self._shared.resource, seen.uid, seen.body)
+                )
         elif seen.type is ChangeType.DELETED:
             self._say_goodbye(seen)
         else:
@@ -283,9 +286,6 @@ class Pipeline:
             request.key, "run", self.name, report.handler, request.attempt, request.triggers,
             report.outcome, report.duration, report.why,
         )  # fmt: skip
-
-    def _on_call(self, call: Call) -> None:
-        self._runtime.onlooker.on_call(call)
 
     def _make_run(self, raw: Raw, request: Request, reason: DeleteReason | None) -> Run:
         return Run(

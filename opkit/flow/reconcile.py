@@ -54,7 +54,7 @@ class Reconciler:
         invoker: Invoker,
         clock: Clock,
         interrupted: Callable[[str], bool],
-        on_call: Callable[[Call], None],
+        on_call: Callable[[Call], None] | None = None,
     ) -> None:
         self._steps = steps
         self._finalizers = finalizers
@@ -67,6 +67,7 @@ class Reconciler:
         self._clock = clock
         self._interrupted = interrupted
         self._on_call = on_call
+        self._attaches = steps.auto_attach and bool(finalizers.declared)
 
     async def run(self, request: Request) -> Report:
         """Bring the object closer to what it should be; never raises but for its own cancellation and bugs."""
@@ -75,7 +76,7 @@ class Reconciler:
             return skipped("the object is gone")
         if not self._matches(raw):
             return skipped("the selector does not match any more")
-        if not is_deleting(raw) and self._steps.auto_attach:
+        if self._attaches and not is_deleting(raw):
             missing = self._finalizers.missing(raw, self._wants)
             if missing:
                 try:
@@ -136,18 +137,16 @@ class Reconciler:
 
     async def _call(self, handler: Handler, run: Run, timeout: float | None) -> Report:
         started = self._clock.now()
-        uid = identity(run.raw)
-        call = Call(
-            handler=handler.name, name=metadata(run.raw).get("name"), namespace=run.namespace, uid=uid,
-            attempt=run.attempt, trigger=run.trigger, at=started, controller=run.controller,
-        )  # fmt: skip
-        self._on_call(call)
+        call = None if self._on_call is None else _call_of(handler, run, started)
+        if call is not None and self._on_call is not None:
+            self._on_call(call)
         try:
             returned = await self._invoker.call(handler, run, timeout)
             report = _report_of(returned, handler, run)
         except asyncio.CancelledError as error:
-            if self._interrupted(uid):
-                call.outcome, call.duration = Outcome.CANCELLED, self._clock.now() - started
+            if self._interrupted(identity(run.raw)):
+                if call is not None:
+                    call.outcome, call.duration = Outcome.CANCELLED, self._clock.now() - started
                 raise
             _withdraw_cancellation()
             report = _failed(run, error, "the handler was cancelled, and not by opkit")
@@ -157,10 +156,18 @@ class Reconciler:
         except BaseException as error:
             # A handler must not end the operator, whatever it raises: SystemExit is a failure of this run.
             report = _failed(run, error, describe_error(error))
-        call.duration = report.duration = self._clock.now() - started
-        call.outcome, call.result, call.error = report.outcome, report.result, report.error
-        report.handler = handler.name
+        report.handler, report.duration = handler.name, self._clock.now() - started
+        if call is not None:
+            call.duration = report.duration
+            call.outcome, call.result, call.error = report.outcome, report.result, report.error
         return report
+
+
+def _call_of(handler: Handler, run: Run, started: float) -> Call:
+    return Call(
+        handler=handler.name, name=metadata(run.raw).get("name"), namespace=run.namespace, uid=identity(run.raw),
+        attempt=run.attempt, trigger=run.trigger, at=started, controller=run.controller,
+    )  # fmt: skip
 
 
 def _report_of(returned: Any, handler: Handler, run: Run) -> Report:

@@ -68,7 +68,8 @@ class Results:
 
     async def settle(self, request: Request, report: Report) -> Request | None:
         """Send what the run wants to be written; give the request that comes next, if any."""
-        if report.run is not None and report.outcome is not Outcome.CANCELLED:
+        run = report.run
+        if run is not None and run.made_patch is not None and report.outcome is not Outcome.CANCELLED:
             await self._send_patch(report)
         self._log(request, report)
         again = self._next(request, report)

@@ -40,6 +40,7 @@ def compile_handler(declaration: Declaration, role: Role, problems: Problems) ->
         object_argument=signature.object_argument,
         clients=signature.clients,
         takes_all=signature.takes_all,
+        reads_rest=signature.reads_rest,
         is_global=_is_global(function),
     )
 

@@ -36,8 +36,15 @@ class Handler:
     clients: tuple[tuple[str, str], ...] = ()
     takes_all: bool = False
     """The signature ends in `**kwargs`: everything that the runtime knows is passed."""
+    reads_rest: bool = True
+    """Whether the function looks at what the `**kwargs` collected. Where it does not, nothing is made for it."""
     is_global: bool = False
     """The function is its module's global of that name, so it is looked up there when it is called."""
+
+    def wants_all(self, function: Callable[..., Any]) -> bool:
+        """Whether all that the runtime knows is passed to the function that `resolve` gave."""
+        # What stands in for the function, such as a mock, is not the one that was read.
+        return self.takes_all and (self.reads_rest or function is not self.function)
 
     def resolve(self) -> Callable[..., Any]:
         """
