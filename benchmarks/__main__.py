@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import pstats
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -86,4 +87,8 @@ def _surroundings() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["soak"]:  # not a measurement: it has options and a verdict of its own
+        from benchmarks import soak
+
+        sys.exit(soak.main(sys.argv[2:]))
     main()
