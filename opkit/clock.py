@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import random
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -46,6 +45,3 @@ class LoopClock:
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-
-Randomness = random.Random
-"""The source of all jitter: given, so that a test can seed it."""

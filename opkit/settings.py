@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import math
 import os
 from typing import Any
 
@@ -90,6 +91,9 @@ class _Group:
         if "_frozen" in self.__dict__ and name not in self.__dataclass_fields__:
             names = ", ".join(sorted(self.__dataclass_fields__))
             raise AttributeError(f"there is no setting {name!r} here; there are: {names}")
+        default = getattr(type(self), name, None)
+        if isinstance(default, enum.Enum) and isinstance(value, str) and not isinstance(value, enum.Enum):
+            value = _word(name, value, type(default))
         super().__setattr__(name, value)
 
     def freeze(self) -> None:
@@ -99,6 +103,15 @@ class _Group:
             if isinstance(value, _Group):
                 value.freeze()
         self.__dict__["_frozen"] = True
+
+
+def _word(name: str, value: str, kind: type[enum.Enum]) -> enum.Enum:
+    """The value that a word stands for. Raises `ValueError` with all that there are."""
+    try:
+        return kind(value)
+    except ValueError:
+        words = ", ".join(str(one.value) for one in kind)
+        raise ValueError(f"the setting {name!r} is one of {words}, not {value!r}") from None
 
 
 @dataclasses.dataclass
@@ -195,6 +208,25 @@ class Settings(_Group):
 
     name: str = "opkit"
     """The operator's name: field manager of its writes and source of its Events."""
+
+    def check(self) -> None:
+        """Raise `ValueError`, in one line, for values that no operator can work with."""
+        if self.parallel.limit < 1 or (self.parallel.threads is not None and self.parallel.threads < 1):
+            raise ValueError("parallel.limit and parallel.threads are whole numbers from 1 on")
+        times = {
+            "reconcile.resync": self.reconcile.resync,
+            "reconcile.timeout": self.reconcile.timeout,
+            "parallel.requeue_delay": self.parallel.requeue_delay,
+            "shutdown.grace": self.shutdown.grace,
+        }
+        for name, value in times.items():
+            if value is not None and not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"{name} is seconds, finite and not negative, not {value!r}")
+        if self.leader_election.mode is not LeaderElectionMode.NONE:
+            raise ValueError(
+                f"leader_election.mode {self.leader_election.mode} is not supported yet: run one replica, with the "
+                "deployment strategy Recreate"
+            )
 
     @property
     def kopf(self) -> Any:

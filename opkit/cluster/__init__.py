@@ -4,7 +4,16 @@ The cluster, as the rest of opkit sees it: a small protocol, the names of resour
     resource      what a resource is, and how an author names one
     selector      label and field selectors, parsed and matched
     body          bodies: raw dicts inside, copies with shortcuts for handlers
+    merging       merge patches: what one would change
     protocol      what opkit asks of an API server
-    kopf_client   the protocol over kopf's client: the only module that knows kopf's private parts
-    recorder      the protocol around another one, writing down what is sent
+
+and the protocol over a real server (over a simulated one, it is in `opkit.simulation.cluster`):
+
+    kopf_client   kopf's client: the only module that knows kopf's private parts
+    kopf_answers  what kopf's client raises, in opkit's words
+    lines         from the bytes of a watch to its events
+    scanning      the resources of one API group
+    discovery     what is served of what is asked for, while it changes
+    kubeconfig    kubeconfig files, merged and read as kubectl does
+    clients       other libraries' clients for handlers, with the operator's credentials
 """

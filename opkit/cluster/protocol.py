@@ -1,8 +1,8 @@
 """
 What opkit asks of an API server. Everything above this package sees nothing else.
 
-Implementations: kopf's client (`kopf_client`), the in-memory store behind the fake event injector
-(`opkit.simulation.cluster`), and a recorder that wraps either of them (`recorder`).
+Implementations: kopf's client (`kopf_client`), and the in-memory store behind the fake event injector
+(`opkit.simulation.cluster`).
 
 All requests raise `opkit.ApiError` and nothing else; `Unreachable` when there was no answer.
 """

@@ -3,6 +3,7 @@ The flow: one room per step, in the order in which a request passes.
 
     stream         (kind, scope, selector) -> batches of events with begin-list and end-list marks
     store          the last body of each object; turns events into additions, updates, deletions
+    view           what one controller sees of a store: entering its selector, leaving it
     sieve          default filters and the author's filters -> accepted or refused, and by whom
     requests       what waits in a queue, and how two requests of one object become one
     queue          one waiting request per object, due times
@@ -10,8 +11,25 @@ The flow: one room per step, in the order in which a request passes.
     reconcile      one run: finalizers, arguments, the call -> report
     results        report -> patches and outcome
 
-Beside them: `writes` (the door to the API server, with the guard against useless writes), `finalizers`,
-`invocation` (how a function of the author is called), `journal` (what was decided), `loops` (handlers that wake
-themselves up), `events` (Kubernetes Events), `served` (the rooms of one resource, connected), `assembly` (all of
-them, with the start and stop order).
+What these use:
+
+    writes         the door to the API server, with a guard against useless ones; `access`: for handlers
+    finalizers     put on, and taken off when their handlers succeeded; `leaving`: those of objects that have left
+    invocation     how a function of the author is called; `activities`: those that are not for an object
+    secondary      changes of other objects that concern primary ones; `links`: which resources those are
+    polling        outside state on a timer
+    report         what a run amounts to, as values
+    journal        what was decided about each object, and by whom
+    loops          handlers that wake themselves up
+    events         Kubernetes Events
+    onlooker       who is told what happens, for tests and tools
+    portal         the way from a thread into the loop
+
+How they are connected:
+
+    pipeline       the rooms of one controller
+    served         the rooms of one resource
+    watches        which resources and streams there are at this moment
+    runtime        what all of them share
+    assembly       all of it, with the order of start and stop
 """

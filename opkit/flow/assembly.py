@@ -17,7 +17,7 @@ from typing import Any
 
 from opkit.clock import Clock
 from opkit.cluster.protocol import Cluster
-from opkit.flow.activities import call_probes, shut_down, start_up
+from opkit.flow.activities import StartupError, call_probes, shut_down, start_up
 from opkit.flow.events import EventPoster
 from opkit.flow.invocation import Invoker, Memo
 from opkit.flow.onlooker import Onlooker
@@ -55,8 +55,6 @@ class Assembly:
         self.plan = plan
         self.settings = settings
         self.clock = clock
-        self.progress = asyncio.Event()
-        """Set whenever a stream, or what is served, has got further."""
         self._connect = connect
         self._namespaces = namespaces
         self._clusterwide = clusterwide
@@ -76,6 +74,10 @@ class Assembly:
         Raises `StartupError`, `CredentialsError`, and `ApiError` with status 401 if the credentials are refused.
         """
         await start_up(self.plan.startup, self._arguments, self.clock)
+        try:
+            self.settings.check()
+        except ValueError as error:
+            raise StartupError(f"the settings can't be served: {error}") from error
         self.settings.freeze()
         async with self._connect(self.settings) as cluster:
             try:
@@ -121,9 +123,8 @@ class Assembly:
             onlooker=self._onlooker,
         )
         self.watches = watches = Watches(
-            self.plan, runtime, namespaces=self._namespaces, clusterwide=self._clusterwide,
-            on_progress=self.progress.set,
-        )  # fmt: skip
+            self.plan, runtime, namespaces=self._namespaces, clusterwide=self._clusterwide
+        )
         try:
             yield watches
         finally:

@@ -210,11 +210,6 @@ class Coordinator:
 
     # The end, and looking on.
 
-    def cancel_key(self, key: str) -> None:
-        """Drop what waits for an object, in every lane that is not urgent: it is gone."""
-        for lane in self._ordinary:
-            lane.queue.cancel(key)
-
     def is_running(self, key: str) -> bool:
         return key in self._running
 

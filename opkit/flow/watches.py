@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from opkit.cluster.protocol import Topology, WatchScope
 from opkit.cluster.resource import Resource, ResourceSelector
@@ -36,14 +36,12 @@ class Watches:
     """All streams of an operator, and the resources they serve."""
 
     def __init__(
-        self, plan: Plan, runtime: Runtime, *, namespaces: frozenset[str], clusterwide: bool,
-        on_progress: Callable[[], None] = lambda: None,
-    ) -> None:  # fmt: skip
+        self, plan: Plan, runtime: Runtime, *, namespaces: frozenset[str], clusterwide: bool
+    ) -> None:
         self._plan = plan
         self._runtime = runtime
         self._namespaces = namespaces
         self._clusterwide = clusterwide
-        self._on_progress = on_progress
         self._served: dict[Resource, Served] = {}
         self._running: dict[WatchScope, _Running] = {}
         self._links: set[tuple[Resource, str, Resource, object]] = set()
@@ -113,7 +111,6 @@ class Watches:
                 if self._reported:
                     logger.info("The API server answers again.")
                 self._known, self._reported, self._failures = True, False, 0
-                self._on_progress()
 
     async def _adjust(self, topology: Topology) -> None:
         """Make the streams those of the topology: first end, then start."""
@@ -218,7 +215,6 @@ class Watches:
         if stream.statistics().listed:
             served.listed(scope)
         self._open_gates()
-        self._on_progress()
 
     def _end(self, scopes: Iterable[WatchScope]) -> list[asyncio.Task[None]]:
         ended = []

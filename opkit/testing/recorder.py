@@ -74,10 +74,8 @@ class Gate:
 
     def __init__(self) -> None:
         self._opened = asyncio.Event()
-        self.entered = False
 
     async def wait(self) -> None:
-        self.entered = True
         await self._opened.wait()
 
     def open(self) -> None:

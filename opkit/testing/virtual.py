@@ -240,10 +240,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Who waits for what, for an error that says so."""
         return [f"{task.get_name()}: {_where(task)}" for task in asyncio.all_tasks(self)]
 
-    @property
-    def busy_jobs(self) -> int:
-        """Functions in threads that have not come to their end."""
-        return len(self._jobs)
 
 
 _STEPS = ("TaskStepMethWrapper", "TaskWakeupMethWrapper")
