@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 
 _PEERS = Path(__file__).parent / "peers"
@@ -54,6 +55,15 @@ class Process:
         except TimeoutError:
             raise PeerFailed(f"{self.name} reported nothing for {_PATIENCE:g} s") from None
         raise PeerFailed(f"{self.name} ended with {await self._process.wait()}; run its command by hand to see why")
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Let it stand still for as long as the block lasts."""
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def cpu(self) -> float:
         """CPU seconds of all of its threads so far."""

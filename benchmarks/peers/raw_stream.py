@@ -15,9 +15,9 @@ from typing import Any
 import kopf
 from kopf._cogs.clients import watching
 from kopf._cogs.structs import references
-from opkit.cluster.kopf_client import KopfCluster
 
 from benchmarks.peers.observing import observe
+from opkit.cluster.kopf_client import KopfCluster
 
 _WIDGETS = references.Resource(group="example.com", version="v1", plural="widgets", namespaced=True)
 

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import urllib.parse
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import Any
 
 import aiohttp
@@ -29,6 +28,7 @@ from kopf._core.intents import piggybacking, registries
 
 from opkit.cluster import kubeconfig
 from opkit.cluster.body import Raw
+from opkit.cluster.decoding import decode
 from opkit.cluster.discovery import Discovery
 from opkit.cluster.kopf_answers import beneath, translated, words
 from opkit.cluster.lines import LineSplitter, WatchFailed, decode_events
@@ -187,7 +187,7 @@ class KopfCluster:
         response = await self.request(method, path, **options)
         try:
             async with response:
-                answer: Raw = json.loads(await response.read())
+                answer: Raw = decode(await response.read())
                 return answer
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise Unreachable(f"the answer was cut: {words(error)}") from error
@@ -210,7 +210,8 @@ class KopfCluster:
         scope = WatchScope(resource, namespace, label_selector, field_selector)
         for tries_left in reversed(range(_LISTINGS)):
             try:
-                return [item async for items, _version in self._pages(scope) for item in items]
+                async with contextlib.aclosing(self._pages(scope)) as pages:
+                    return [item async for items, _version in pages for item in items]
             except ApiError as error:
                 if error.status != 410 or not tries_left:  # the token of the pages has expired: start over
                     raise
@@ -260,27 +261,34 @@ class KopfCluster:
 
     async def _pages(
         self, scope: WatchScope, backoffs: Sequence[float] = _RETRIES
-    ) -> AsyncIterator[tuple[Sequence[Raw], str | None]]:
-        """All pages of a list with the list's own version. An expired token raises 410: the list starts over."""
-        params = _selecting(scope)
+    ) -> AsyncGenerator[tuple[Sequence[Raw], str | None], None]:
+        """
+        All pages of a list with the list's own version. An expired token raises 410: the list starts over.
+
+        The next page is on its way while one is worked on: the server needs as long for it as we do.
+        """
+        path, params = scope.resource.path(scope.namespace), _selecting(scope)
         if self._chunk_size:
             params["limit"] = str(self._chunk_size)
-        while True:
-            path = scope.resource.path(scope.namespace)
-            answer = await self.json("get", path, params=params, backoffs=backoffs)
-            meta = answer.get("metadata") or {}
-            kind, api_version = str(answer.get("kind") or "").removesuffix("List"), answer.get("apiVersion")
-            items = answer.get("items") or []  # some servers say null for an empty list
-            for item in items:
-                if isinstance(item, dict) and "kind" not in item:  # the items of built-in lists name no kind
-                    item["apiVersion"], item["kind"] = api_version, kind
-            token = meta.get("continue")
-            del answer
-            yield items, meta.get("resourceVersion")
-            del items
-            if not token:
-                return
-            params["continue"] = token
+
+        def ask(**more: str) -> asyncio.Task[Any]:
+            return asyncio.ensure_future(self.json("get", path, params={**params, **more}, backoffs=backoffs))
+
+        coming: asyncio.Task[Any] | None = ask()
+        try:
+            while coming is not None:
+                answer = await coming
+                meta = answer.get("metadata") or {}
+                token = meta.get("continue")
+                coming = ask(**{"continue": token}) if token else None
+                items = _items(answer)
+                del answer
+                yield items, meta.get("resourceVersion")
+                del items
+        finally:
+            if coming is not None:
+                coming.cancel()
+                await asyncio.gather(coming, return_exceptions=True)
 
     async def watch(
         self, scope: WatchScope, *, since: str | None = None, patience: float | None = None
@@ -288,10 +296,11 @@ class KopfCluster:
         if since is None:
             yield Mark.BEGIN_LIST
             # Whoever keeps the stream alive waits between its tries, and tells what is wrong.
-            async for items, version in self._pages(scope, _NO_RETRIES):
-                yield [(EventType.LISTED, item) for item in items]
-                del items
-                since = version
+            async with contextlib.aclosing(self._pages(scope, _NO_RETRIES)) as pages:
+                async for items, version in pages:
+                    yield [(EventType.LISTED, item) for item in items]
+                    del items
+                    since = version
             yield Mark.END_LIST
             yield [(EventType.BOOKMARK, {"metadata": {"resourceVersion": since}})]
         async with contextlib.aclosing(self._follow(scope, since, patience)) as batches:
@@ -397,6 +406,16 @@ def _log_in_by_kubeconfig(*, settings: OperatorSettings, **_: Any) -> credential
         trust_env=settings.networking.trust_env,
         expiration=found.expiration,
     )
+
+
+def _items(answer: Raw) -> Sequence[Raw]:
+    """The objects of a list, each with its kind, which the items of built-in lists don't name."""
+    kind, api_version = str(answer.get("kind") or "").removesuffix("List"), answer.get("apiVersion")
+    items: Sequence[Raw] = answer.get("items") or []  # some servers say null for an empty list
+    for item in items:
+        if isinstance(item, dict) and "kind" not in item:
+            item["apiVersion"], item["kind"] = api_version, kind
+    return items
 
 
 def _selecting(scope: WatchScope) -> dict[str, str]:

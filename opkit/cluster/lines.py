@@ -7,11 +7,11 @@ neither a character nor a line of any length can be cut wrong; a fragment at the
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Sequence
 from typing import Any
 
+from opkit.cluster.decoding import decode
 from opkit.cluster.protocol import WatchEvent
 from opkit.errors import Unreachable
 
@@ -60,7 +60,7 @@ def decode_events(lines: Sequence[bytes]) -> list[WatchEvent]:
         if not line or line.isspace():
             continue
         try:
-            event = json.loads(line)
+            event = decode(line)
             type_, raw = event["type"], event["object"]
         except (ValueError, KeyError, TypeError) as error:
             raise Unreachable("the watch sent a line that is not an event") from error
