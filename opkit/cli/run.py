@@ -25,6 +25,7 @@ from opkit.errors import ApiError, CredentialsError
 from opkit.operator import Operator
 from opkit.settings import ReconcileStrategy, Settings
 from opkit.triggers import Trigger
+from opkit.watchdog import Watchdog
 
 logger = logging.getLogger("opkit.run")
 
@@ -160,6 +161,7 @@ async def _run(
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _on_signal, number, operator)
     async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(Watchdog(loop))
         if server is not None:
             await stack.enter_async_context(server)
         for door, address, what in doors:
