@@ -82,6 +82,6 @@ def test_inside_a_pod_the_service_is_named_and_no_address_is_put_together(monkey
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
     module = kopf_client.piggybacking
     monkeypatch.setattr(module.os.path, "exists", lambda path: str(path).endswith("/token"))
-    monkeypatch.setattr(module, "open", lambda path, **options: open(token, **options), raising=False)
+    monkeypatch.setattr(module, "open", lambda path, **options: open(token, **options), raising=False)  # noqa: SIM115  the module closes it
     found = module.login_with_service_account(settings=kopf.OperatorSettings())
     assert (found.server, found.token) == ("https://kubernetes.default.svc", "t")

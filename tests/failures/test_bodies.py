@@ -46,7 +46,8 @@ def test_keys_with_slashes_and_tildes_are_patched_as_they_are_meant(webapps):
     async def reconcile(cluster, name, namespace):
         patch = [{"op": "add", "path": "/metadata/annotations", "value": {}},
                  {"op": "add", "path": "/metadata/annotations/e.io~1a", "value": "yes"},
-                 {"op": "add", "path": "/spec", "value": {}}, {"op": "add", "path": "/spec/a~0b", "value": 1}]  # fmt: skip
+                 {"op": "add", "path": "/spec", "value": {}},
+                 {"op": "add", "path": "/spec/a~0b", "value": 1}]  # fmt: skip
         await cluster.patch("webapps", name, namespace, patch, type="json")
 
     op = webapps(reconcile)

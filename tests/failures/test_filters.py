@@ -49,7 +49,7 @@ def test_a_filter_is_asked_only_about_what_it_was_written_for(registry, event_in
 
 
 def test_a_write_of_each_run_is_no_loop_even_without_default_filters(registry, event_injector):
-    """Where each write counts (no status subresource, no default filters), the echo of the own one is known all the same."""
+    """Where each write counts (no status subresource, no default filters), the echo of an own one is known."""
 
     @opkit.reconcile("v1", "configmaps", registry=registry, default_filters=False)
     async def reconcile(patch, body):

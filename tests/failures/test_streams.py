@@ -1,4 +1,4 @@
-"""Lists and watches that go wrong, in the whole runtime. Single answers of a server: tests/cluster/test_kopf_client.py."""
+"""Lists and watches that go wrong, in the whole runtime."""
 
 import opkit
 
@@ -83,7 +83,7 @@ def test_what_comes_while_standing_by_is_kept_for_the_start(webapps):
 
 
 def test_a_permission_that_is_taken_away_deletes_nothing(registry, event_injector):
-    """403 where it worked before: what is known is kept, nobody is told of deletions, and it goes on when it is back."""
+    """403 where it worked before: what is known is kept, and it goes on when the permission is back."""
     gone, seen = [], []
 
     @opkit.reconcile("example.com", "v1", "webapps", registry=registry)
