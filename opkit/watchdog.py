@@ -91,8 +91,8 @@ class Watchdog:
         # A start on a slow machine loads modules for this long, which nobody can help.
         level = logging.DEBUG if authors is None and handler is None else logging.WARNING
         logger.log(
-            level, "The event loop has been blocked for more than %g s by %s, at %s. Nothing else runs meanwhile: await, "
-            "or make it a plain function (`def`), which runs in a thread.",
+            level, "The event loop has been blocked for more than %g s by %s, at %s. Nothing else runs meanwhile: "
+            "await, or make it a plain function (`def`), which runs in a thread.",
             self._limit, what, _place(authors or frames[0]), extra=extra,
         )  # fmt: skip
 
