@@ -30,7 +30,7 @@ import yaml
 
 import opkit
 from benchmarks.proxy import Proxy
-from opkit.cluster.kopf_client import KopfCluster
+from opkit.cluster.kopf_cluster import KopfCluster
 from opkit.cluster.resource import ResourceSelector
 from opkit.errors import ApiError
 from opkit.flow.onlooker import Onlooker

@@ -246,7 +246,7 @@ class Operator:
             return
         # Imported here, so that what never connects (checks, tests in virtual time) never loads an API client.
         from opkit.cluster.clients import make_client
-        from opkit.cluster.kopf_client import KopfCluster
+        from opkit.cluster.kopf_cluster import KopfCluster
 
         cluster = KopfCluster(
             settings=settings.kopf,

@@ -17,7 +17,7 @@ from kopf._cogs.clients import watching
 from kopf._cogs.structs import references
 
 from benchmarks.peers.observing import observe
-from opkit.cluster.kopf_client import KopfCluster
+from opkit.cluster.kopf_cluster import KopfCluster
 
 _WIDGETS = references.Resource(group="example.com", version="v1", plural="widgets", namespaced=True)
 

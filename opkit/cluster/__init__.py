@@ -9,7 +9,8 @@ The cluster, as the rest of opkit sees it: a small protocol, the names of resour
 
 and the protocol over a real server (over a simulated one, it is in `opkit.simulation.cluster`):
 
-    kopf_client   kopf's client: the only module that knows kopf's private parts
+    kopf_cluster  the protocol over HTTP: reads, writes, lists, watches
+    kopf_client   authenticated requests by kopf's client: the only module that knows kopf's private parts
     kopf_answers  what kopf's client raises, in opkit's words
     lines         from the bytes of a watch to its events
     scanning      the resources of one API group

@@ -1,7 +1,7 @@
 """
 What opkit asks of an API server. Everything above this package sees nothing else.
 
-Implementations: kopf's client (`kopf_client`), and the in-memory store behind the fake event injector
+Implementations: a real server (`kopf_cluster`), and the in-memory store behind the fake event injector
 (`opkit.simulation.cluster`).
 
 All requests raise `opkit.ApiError` and nothing else; `Unreachable` when there was no answer.

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable
 import aiohttp.web
 import kopf
 
-from opkit.cluster.kopf_client import KopfCluster
+from opkit.cluster.kopf_cluster import KopfCluster
 
 Answer = Callable[[aiohttp.web.Request], Awaitable[aiohttp.web.StreamResponse]]
 

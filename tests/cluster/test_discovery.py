@@ -34,7 +34,7 @@ def serve(server, groups, core=()):
 @pytest.fixture
 def resolve(monkeypatch):
     """Resolve words against a scripted discovery."""
-    monkeypatch.setitem(kopf_client.KopfCluster.request.__kwdefaults__, "backoffs", ())
+    monkeypatch.setitem(kopf_client.KopfConnection.request.__kwdefaults__, "backoffs", ())
 
     def run(words, groups, core=()):
         async def main():

@@ -34,7 +34,7 @@ SCOPE = WatchScope(PODS)
 @pytest.fixture
 def served(monkeypatch):
     """Run `test(server, cluster)` with a scripted server; the tries of one request come without a pause."""
-    monkeypatch.setitem(kopf_client.KopfCluster.request.__kwdefaults__, "backoffs", (0.0, 0.0, 0.0))
+    monkeypatch.setitem(kopf_client.KopfConnection.request.__kwdefaults__, "backoffs", (0.0, 0.0, 0.0))
     monkeypatch.setattr(kopf_client, "_LOGIN_PAUSE", 0.0)
 
     def run(test, prepare=lambda server: None, **options):
