@@ -21,6 +21,7 @@ class MemoryCluster:
         )
         self._events: dict[str, asyncio.Queue[Batch]] = {plural: asyncio.Queue() for plural in plurals}
         self._watching: set[str] = set()
+        self._all_watched = asyncio.Event()
         self._count = 0
 
     def add(self, plural: str, name: str) -> None:
@@ -34,8 +35,7 @@ class MemoryCluster:
 
     async def watched(self) -> None:
         """Wait until all resources are watched."""
-        while len(self._watching) < len(self._resources):
-            await asyncio.sleep(0.001)
+        await self._all_watched.wait()
 
     async def watch(
         self, scope: WatchScope, *, since: str | None = None, patience: float | None = None
@@ -44,6 +44,8 @@ class MemoryCluster:
         yield Mark.END_LIST
         yield [("BOOKMARK", {"metadata": {"resourceVersion": "0"}})]
         self._watching.add(scope.resource.plural)
+        if len(self._watching) == len(self._resources):
+            self._all_watched.set()
         while True:
             yield await self._events[scope.resource.plural].get()
 

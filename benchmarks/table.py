@@ -38,9 +38,8 @@ def _ratio(ratio: Spread) -> str:
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     rows = [header, *rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
-    lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows]
-    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
-    return lines
+    lines = [f"| {' | '.join(map(str.ljust, row, widths))} |" for row in rows]
+    return [lines[0], f"|{'|'.join('-' * (width + 2) for width in widths)}|", *lines[1:]]
 
 
 def number(value: float) -> str:

@@ -67,12 +67,14 @@ async def _latency(asleep: int) -> float:
 
 async def _memory_of(count: int) -> float:
     """What so many handlers that wait add to the process, in MB."""
-    registry, going, running = opkit.Registry(), asyncio.Event(), 0
+    registry, full, going, running = opkit.Registry(), asyncio.Event(), asyncio.Event(), 0
 
     @opkit.reconcile("example.com", "v1", "widgets", registry=registry)
     async def wait(body: Any, patch: Any, logger: Any, cluster: Any, **_: Any) -> None:
         nonlocal running
         running += 1
+        if running == count:
+            full.set()
         await going.wait()
 
     settings, cluster = Settings(), MemoryCluster("widgets")
@@ -82,8 +84,7 @@ async def _memory_of(count: int) -> float:
         before = _resident()
         for number in range(count):
             cluster.add("widgets", f"w{number}")
-        while running < count:
-            await asyncio.sleep(0.01)
+        await full.wait()
         used = _resident() - before
         going.set()
         return used

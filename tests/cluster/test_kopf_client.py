@@ -94,6 +94,36 @@ def test_all_pages_of_a_list_are_one_list(served):
     assert all(one.query["limit"] == "2" for one in asked)
 
 
+def test_the_next_page_is_on_its_way_while_one_is_worked_on(served):
+    """The server needs time for it: with its help the list takes as long as the slower of both."""
+
+    async def test(server, cluster):
+        server.on("GET", PATH, pod_list("a", token="t1"), pod_list("b"))
+        server.on("GET", PATH + "?watch", stream())
+        async for batch in cluster.watch(SCOPE):
+            if batch and not isinstance(batch, Mark) and names(batch) == [("LISTED", "a")]:
+                while len(server.requests(PATH)) < 2:  # ends by the test's own timeout if it is never asked for
+                    await asyncio.sleep(0)
+                return [one.query.get("continue") for one in server.requests(PATH)]
+
+    assert served(test) == [None, "t1"]
+
+
+def test_a_list_that_is_not_read_to_its_end_leaves_nothing_behind(served):
+    """The page on its way is given up, and its failure is nobody's business any more."""
+
+    async def test(server, cluster):
+        server.on("GET", PATH, pod_list("a", token="t1"), status_answer(410, "Expired"))
+        batches = cluster.watch(SCOPE)
+        async for batch in batches:
+            if not isinstance(batch, Mark):
+                break
+        await batches.aclose()
+        return [task for task in asyncio.all_tasks() if "json" in repr(task.get_coro())]
+
+    assert served(test) == []
+
+
 def test_the_items_of_a_list_say_what_they_are(served):
     """Built-in lists name the kind only once."""
 

@@ -68,6 +68,54 @@ def test_kwargs_takes_everything():
     assert read_signature(asking("spec", "**_"), Role.RECONCILE).takes_all
 
 
+def _never_looks(spec, **_): ...
+
+
+async def _never_looks_async(spec, **_):
+    return [spec for _key in spec]
+
+
+def _loops_over_itself(**kwargs):
+    return [kwargs]
+
+
+def _passes_on(**kwargs):
+    return dict(**kwargs)
+
+
+def _closes_over(**kwargs):
+    return lambda: kwargs
+
+
+def _takes_locals(spec, **kwargs):
+    return locals()
+
+
+@functools.wraps(_never_looks)
+def _wraps(*args, **kwargs): ...
+
+
+@pytest.mark.parametrize(
+    "function, reads",
+    [
+        pytest.param(_never_looks, False, id="never"),
+        pytest.param(_never_looks_async, False, id="never-async"),
+        pytest.param(_loops_over_itself, True, id="mentions"),
+        pytest.param(_passes_on, True, id="passes-on"),
+        pytest.param(_closes_over, True, id="closes-over"),
+        pytest.param(_takes_locals, True, id="locals"),
+        pytest.param(_wraps, True, id="wrapper"),
+        pytest.param(functools.partial(_never_looks), True, id="partial"),
+        pytest.param(Service().method, False, id="no-kwargs"),
+    ],
+)
+def test_kwargs_that_no_code_looks_at_are_known_as_such(function, reads):
+    """Where that can't be told, somebody looks: the values have to be there then."""
+    signature = read_signature(function, Role.RECONCILE)
+    assert not signature.problems
+    assert signature.reads_rest is reads
+
+
 @pytest.mark.parametrize(
     "names, receiver",
     [

@@ -176,6 +176,19 @@ def test_what_is_due_later_runs_later(workshop):
     assert [(at, key) for at, _, key in shop.started] == [(5, "soon"), (50, "late"), (60, "later")]
 
 
+def test_what_is_due_later_runs_in_time_though_others_run_before(workshop):
+    """The timer that waits for it is kept as long as nothing is due earlier, and set anew when it has gone off."""
+    shop = workshop(takes=0.1)
+    lane = shop.lane("a")
+    shop.add(lane, "later", delay=5)
+    for number in range(4):
+        shop.loop.run_until(number)
+        shop.add(lane, f"at {number}")
+    shop.add(lane, "last", delay=4)
+    shop.loop.run_until(20)
+    assert [(round(at, 3), key) for at, _, key in shop.started][-2:] == [(5, "later"), (7, "last")]
+
+
 def test_wait_keeps_what_meets_a_run(workshop):
     """WAIT: merged, and run right after."""
     shop = workshop()

@@ -74,6 +74,39 @@ def test_what_a_handler_does_to_its_body_is_seen_by_nobody(webapps):
     assert seen == ["good", "good"]
 
 
+def test_a_part_that_a_handler_changes_is_changed_in_its_whole_body(webapps):
+    """`spec`, `status` and `meta` are parts of the `body` of the same run, whichever is looked at first."""
+    seen = []
+
+    async def handler(meta, spec, body, status, labels):
+        spec["n"], status["m"], labels["l"] = 2, 3, "x"
+        seen.append((body["spec"], body["status"], body["metadata"]["labels"], body.metadata is meta))
+
+    op = webapps(handler)
+    op.add("webapps", "shop", spec={"n": 1}, status={"m": 1}, labels={"a": "b"})
+    op.settle()
+    assert seen == [({"n": 2}, {"m": 3}, {"a": "b", "l": "x"}, True)]
+
+
+def test_what_stands_in_for_a_handler_gets_all_keyword_arguments(webapps, monkeypatch):
+    """Though the handler itself never looks at its `**_`: a mock in its place records what it is called with."""
+    given = {}
+
+    async def mock(**arguments):
+        given.update(arguments)
+
+    op = webapps(_overlooks)
+    op.settle()
+    monkeypatch.setitem(globals(), "_overlooks", mock)
+    op.add("webapps", "shop", spec={"n": 1})
+    op.settle()
+    assert given["name"] == "shop" and "logger" in given
+
+
+async def _overlooks(spec, **_):
+    raise AssertionError("the mock is called in its place")
+
+
 def test_a_memo_belongs_to_one_object_and_lasts(webapps):
     """From run to run, finalizer and goodbye included, and not for its namesake."""
     seen = []
