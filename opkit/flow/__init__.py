@@ -16,6 +16,7 @@ What these use:
     writes         the door to the API server, with a guard against useless ones; `access`: for handlers
     finalizers     put on, and taken off when their handlers succeeded; `leaving`: those of objects that have left
     invocation     how a function of the author is called; `activities`: those that are not for an object
+    tools          what a handler may ask for: the API, other runs, Events, secondary objects
     secondary      changes of other objects that concern primary ones; `links`: which resources those are
     polling        outside state on a timer
     report         what a run amounts to, as values

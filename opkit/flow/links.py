@@ -16,6 +16,7 @@ from opkit.flow.pipeline import Pipeline
 from opkit.flow.runtime import Runtime
 from opkit.flow.secondary import Dependents, Key, Relate, named, owners
 from opkit.flow.sieve import Sieve
+from opkit.flow.tools import object_arguments
 from opkit.plan.plan import Filters, Plan, Secondary
 from opkit.settings import ReconcileStrategy
 
@@ -54,7 +55,7 @@ class Link:
                 now=runtime.clock.now,
             ),
         )
-        self.pipeline.attach(dependents)
+        self.pipeline.tools.attach(dependents)
         served.add_dependents(dependents)
 
     def _relation(self, runtime: Runtime) -> Relate:
@@ -64,7 +65,7 @@ class Link:
 
         def relate(raw: Raw) -> Iterator[Key]:
             arguments = {
-                **Pipeline.object_arguments(raw, self.secondary),
+                **object_arguments(raw, self.secondary),
                 "logger": self.pipeline.logger, "memo": runtime.memo, "settings": runtime.settings,
             }  # fmt: skip
             wanted = arguments if handler.takes_all else {name: arguments[name] for name in handler.arguments}

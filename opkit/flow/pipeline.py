@@ -10,18 +10,15 @@ lane of its own, which goes first: what it is told never mixes with requests of 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable
 
-from opkit.cluster.body import Body, Raw, identity, is_deleting, metadata
-from opkit.cluster.resource import Resource, ResourceSelector
+from opkit.cluster.body import Raw, identity, is_deleting, metadata
+from opkit.cluster.resource import Resource
 from opkit.cluster.selector import FieldSelector
 from opkit.errors import ApiError
-from opkit.flow.access import ClusterAccess
 from opkit.flow.coordinator import Coordinator, Lane
-from opkit.flow.events import check as check_event
 from opkit.flow.finalizers import Finalizers
-from opkit.flow.invocation import Memo, PostEvent, Requeue, Run
+from opkit.flow.invocation import Memo, Run
 from opkit.flow.journal import Journal
 from opkit.flow.loops import LoopDetector
 from opkit.flow.onlooker import Refusal
@@ -33,14 +30,11 @@ from opkit.flow.results import Policy, Results, logger
 from opkit.flow.runtime import Runtime
 from opkit.flow.sieve import Sieve
 from opkit.flow.store import Change, ChangeType, Store
+from opkit.flow.tools import HandlerTools
 from opkit.flow.view import View
 from opkit.plan.plan import Controller
-from opkit.results import seconds
 from opkit.settings import QueueStrategy
 from opkit.triggers import DeleteReason, Trigger
-
-if TYPE_CHECKING:
-    from opkit.flow.secondary import Dependents
 
 # Times that a failed delete handler is called again: it is told for information (semantics: 9).
 _DELETE_RETRIES = 2
@@ -78,7 +72,15 @@ class Pipeline:
         settings = runtime.settings
         self.identity = f"{controller.name}@{shared.resource}"
         self.view = view
-        self._dependents: list[Dependents] = []
+        self.tools = HandlerTools(
+            controller=self.name,
+            identity=self.identity,
+            resource=shared.resource,
+            runtime=runtime,
+            memos=shared.memos,
+            schedule=self.schedule,
+            schedule_named=self.schedule_named,
+        )
         self.sieve = Sieve(
             controller=self.identity,
             filters=controller.filters,
@@ -167,9 +169,7 @@ class Pipeline:
         if change.old is not None:
             self._watch_for_loops(change, change.old)
         generation = metadata(change.body).get("generation")
-        request = Request(
-            change.uid, self._runtime.clock.now(), triggers, generation=generation, body=change.body
-        )
+        request = Request(change.uid, self._runtime.clock.now(), triggers, generation=generation, body=change.body)
         if not self.add(request):
             self.store.unsee(change)
 
@@ -247,9 +247,7 @@ class Pipeline:
             return reason
         meta = metadata(request.body)
         try:
-            raw = await self._runtime.writes.cluster.get(
-                self._shared.resource, meta["name"], meta.get("namespace")
-            )
+            raw = await self._runtime.writes.cluster.get(self._shared.resource, meta["name"], meta.get("namespace"))
         except ApiError:
             return reason
         if identity(raw) == request.key:
@@ -295,53 +293,9 @@ class Pipeline:
             settings=self._runtime.settings,
             attempt=request.attempt,
             trigger=request.triggers,
-            tools=self,
+            tools=self.tools,
             reason=reason,
         )
-
-    def memo(self, run: Run) -> Memo:
-        """The author's own values about the object."""
-        uid = identity(run.raw)
-        memo = self._shared.memos.get(uid)
-        if memo is None:
-            memo = self._shared.memos[uid] = Memo(self._runtime.memo)
-        return memo
-
-    def access(self, run: Run) -> ClusterAccess:
-        """The API for a handler."""
-        return ClusterAccess(
-            self._runtime.writes,
-            manager=self._runtime.settings.name,
-            namespace=run.namespace,
-            origin=self.identity,
-            handled=(self._shared.resource, run.raw),
-        )
-
-    def attach(self, dependents: Dependents) -> None:
-        """Let handlers ask for these secondary objects."""
-        self._dependents.append(dependents)
-
-    def detach(self, resource: Resource) -> None:
-        """These secondary objects are not watched any more."""
-        self._dependents = [one for one in self._dependents if one.resource != resource]
-
-    def secondary(self, run: Run) -> Callable[[str], list[Body]]:
-        """The way for a handler to its secondary objects."""
-
-        def secondary(resource: str) -> list[Body]:
-            selector = ResourceSelector.parse(resource)
-            found = [one for one in self._dependents if selector.select([one.resource])]
-            if not self._dependents:
-                raise LookupError(f"{self.name} watches no secondary resources; name them in owns=[...]")
-            if not found:
-                watched = ", ".join(sorted(str(one.resource.plural) for one in self._dependents))
-                raise LookupError(f"{self.name} does not watch {resource!r} as secondary; it watches: {watched}")
-            bodies = {
-                str(body.uid): body for one in found for body in self._runtime.in_loop(one.of, run.raw)
-            }
-            return list(bodies.values())
-
-        return secondary
 
     def wants(self, raw: Raw) -> bool:
         """Whether this controller is for an object that may not be in its store."""
@@ -350,31 +304,9 @@ class Pipeline:
             return False
         return self.view.matches(raw)
 
-    @staticmethod
-    def object_arguments(raw: Raw, resource: Resource) -> dict[str, Any]:
-        """What functions that are called for an object, without a run, may ask for about it."""
-        body = Body.of(raw)
-        return {
-            "body": body, "spec": body.spec, "meta": body.metadata, "status": body.status, "name": body.name,
-            "namespace": body.namespace, "uid": body.uid, "labels": body.labels, "annotations": body.annotations,
-            "resource": resource,
-        }  # fmt: skip
-
     def finalize(self, raw: Raw, request: Request) -> Awaitable[Report]:
         """Run the finalizers that stand on an object, and take them off."""
         return self._reconciler.finalize(raw, request)
-
-    def requeue(self, run: Run) -> Requeue:
-        """The way for a handler to ask for another run."""
-
-        def requeue(after: float = 0, name: str | None = None, namespace: str | None = None) -> bool:
-            wait = seconds(after, "requeue(after=...)") or 0.0
-            if name is None:
-                return self._runtime.in_loop(self.schedule, identity(run.raw), wait, Trigger.REQUEUE)
-            where = namespace if namespace is not None else run.namespace
-            return self._runtime.in_loop(self.schedule_named, name, where, wait, Trigger.REQUEUE)
-
-        return requeue
 
     def schedule(self, uid: str, after: float, trigger: Trigger) -> bool:
         """Ask for a run of a known object; `False` if it is not known or the queue is closed."""
@@ -390,15 +322,6 @@ class Pipeline:
         raw = self.store.find(name, namespace if self._shared.resource.namespaced else None)
         return raw is not None and self.schedule(identity(raw), after, trigger)
 
-    def post(self, run: Run) -> PostEvent:
-        """The way for a handler to post an Event about its object."""
-
-        def event(reason: str, message: str, type: str = "Normal") -> None:
-            check_event(reason, type)
-            self._runtime.in_loop(self._runtime.events.post, run.raw, reason, message, type)
-
-        return event
-
 
 _WIRE = {ChangeType.ADDED: "ADDED", ChangeType.UPDATED: "MODIFIED", ChangeType.DELETED: "DELETED"}
 
@@ -407,4 +330,3 @@ def _make_queue(strategy: object) -> Queue:
     if isinstance(strategy, QueueStrategy):
         return InMemoryQueue()
     return strategy  # type: ignore[return-value]  # checked when the plan was compiled: it has the queue's methods
-

@@ -17,11 +17,11 @@ from opkit.cluster.body import Raw, identity, metadata
 from opkit.flow.access import BlockingAccess, ClusterAccess
 from opkit.flow.activities import call
 from opkit.flow.invocation import Stopping
-from opkit.flow.pipeline import Pipeline
 from opkit.flow.results import describe_error
 from opkit.flow.runtime import Runtime
 from opkit.flow.secondary import named
 from opkit.flow.served import Served
+from opkit.flow.tools import object_arguments
 from opkit.plan.plan import Poll
 from opkit.triggers import Trigger
 
@@ -142,7 +142,7 @@ class Poller:
             "cluster": access if self._poll.handler.is_async else BlockingAccess(access, runtime.loop),
         }
         if raw is not None:
-            arguments.update(Pipeline.object_arguments(raw, self._served.resource))
+            arguments.update(object_arguments(raw, self._served.resource))
             if self._poll.handler.object_argument is not None:
                 arguments[self._poll.handler.object_argument] = arguments["body"]
         return arguments

@@ -192,7 +192,7 @@ class Watches:
         self._links = {link for link in self._links if resource not in (link[0], link[2])}
         for served in self._served.values():
             for pipeline in served.pipelines:
-                pipeline.detach(resource)
+                pipeline.tools.detach(resource)
         for key in [key for key in self._polls if key[0] == resource]:
             self._polls.pop(key)[1].cancel()
 
