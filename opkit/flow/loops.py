@@ -50,7 +50,8 @@ class LoopDetector:
         if trail is None or trail.generation != generation:
             trail = self._trails[uid] = _Trail(generation, collections.deque(), collections.Counter())
         trail.times.append(now)
-        trail.paths.update(path for path in differing_paths(old, new) if path not in _NOISE)
+        if len(trail.times) > 1:  # the first may be a new generation: comparing whole objects would tell nothing
+            trail.paths.update(path for path in differing_paths(old, new) if path not in _NOISE)
         while trail.times[0] <= now - WINDOW:
             trail.times.popleft()
         if len(trail.times) <= LIMIT or (trail.warned is not None and now - trail.warned < WINDOW):

@@ -102,7 +102,9 @@ def test_the_next_page_is_on_its_way_while_one_is_worked_on(served):
         server.on("GET", PATH + "?watch", stream())
         async for batch in cluster.watch(SCOPE):
             if batch and not isinstance(batch, Mark) and names(batch) == [("LISTED", "a")]:
-                while len(server.requests(PATH)) < 2:  # ends by the test's own timeout if it is never asked for
+                for _turn in range(10_000):
+                    if len(server.requests(PATH)) == 2:
+                        break
                     await asyncio.sleep(0)
                 return [one.query.get("continue") for one in server.requests(PATH)]
 
