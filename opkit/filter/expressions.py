@@ -141,8 +141,8 @@ class FunctionFilter(Filter):
         return self.name
 
 
-class AllOf(Filter):
-    """`a & b & ...`"""
+class _Composed(Filter):
+    """Several filters that are one."""
 
     __slots__ = ("operands",)
 
@@ -150,12 +150,18 @@ class AllOf(Filter):
         super().__init__(kind)
         self.operands = operands
 
-    def accepts(self, *args: Any) -> bool:
-        return all(operand.accepts(*args) for operand in self.operands)
-
     def parts(self) -> Iterator[FunctionFilter]:
         for operand in self.operands:
             yield from operand.parts()
+
+
+class AllOf(_Composed):
+    """`a & b & ...`"""
+
+    __slots__ = ()
+
+    def accepts(self, *args: Any) -> bool:
+        return all(operand.accepts(*args) for operand in self.operands)
 
     def _decide(self, args: tuple[Any, ...]) -> FilterDecision:
         for operand in self.operands:
@@ -168,21 +174,13 @@ class AllOf(Filter):
         return " & ".join(f"({part})" if isinstance(part, AnyOf) else str(part) for part in self.operands)
 
 
-class AnyOf(Filter):
+class AnyOf(_Composed):
     """`a | b | ...`"""
 
-    __slots__ = ("operands",)
-
-    def __init__(self, kind: FilterKind, operands: tuple[Filter, ...]) -> None:
-        super().__init__(kind)
-        self.operands = operands
+    __slots__ = ()
 
     def accepts(self, *args: Any) -> bool:
         return any(operand.accepts(*args) for operand in self.operands)
-
-    def parts(self) -> Iterator[FunctionFilter]:
-        for operand in self.operands:
-            yield from operand.parts()
 
     def _decide(self, args: tuple[Any, ...]) -> FilterDecision:
         for operand in self.operands:
