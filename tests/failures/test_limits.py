@@ -73,7 +73,7 @@ def test_a_handler_that_never_returns_holds_up_its_object_only(webapps):
     op.advance(3600)
     assert len([call for call in op.calls() if call.outcome == "success"]) == 20
     op.restart()
-    assert [str(call.outcome) for call in op.calls() if call.name == "stuck"][0] == "cancelled"
+    assert op.calls(ref=("webapps", "stuck"))[0].outcome == "cancelled"
 
 
 def test_the_error_of_a_forgotten_task_is_told(capsys):
