@@ -8,6 +8,7 @@ test that runs on a loop with virtual time has virtual time everywhere, in the a
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import datetime
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -34,13 +35,15 @@ class LoopClock:
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._loop = loop or asyncio.get_running_loop()
+        # Timers are often set in the context of a run, whose object they must neither keep alive nor name in logs.
+        self._context = contextvars.copy_context()
         self.now = self._loop.time  # bound once: it is asked several times per event
 
     def wall(self) -> datetime.datetime:
         return datetime.datetime.now(datetime.UTC)
 
     def call_at(self, when: float, callback: Callable[..., Any], *args: Any) -> asyncio.TimerHandle:
-        return self._loop.call_at(when, callback, *args)
+        return self._loop.call_at(when, callback, *args, context=self._context)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

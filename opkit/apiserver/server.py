@@ -137,7 +137,9 @@ class ApiServer:
         except RecursionError:
             return _refusal(refusals.bad_request("the object provided is nested too deeply"))
         except Exception:
-            logger.exception("%s %s failed in the embedded API server", request.method, request.path)
+            # The token may stand in the path.
+            path = request.path.replace(self.token, "...")
+            logger.exception("%s %s failed in the embedded API server", request.method, path)
             return _refusal(ApiError.of(500, "InternalError", "the embedded API server has failed: see its log"))
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:

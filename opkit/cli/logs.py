@@ -15,7 +15,7 @@ from typing import Any
 from opkit.flow.invocation import current_run, object_reference
 
 _FULL = "[%(asctime)s] %(name)-20.20s [%(levelname)-8.8s] %(message)s"
-_NOISY = ("asyncio", "aiohttp", "kopf", "urllib3", "kubernetes")
+_NOISY = ("aiohttp", "kopf", "urllib3", "kubernetes")
 
 
 class LogFormat(enum.StrEnum):
@@ -72,6 +72,8 @@ def configure(
     root.setLevel(logging.DEBUG if debug or verbose else logging.WARNING if quiet else logging.INFO)
     for name in _NOISY:
         logging.getLogger(name).setLevel(logging.NOTSET if debug else logging.CRITICAL)
+    # Its errors are those of an author's forgotten tasks: nobody else would tell them.
+    logging.getLogger("asyncio").setLevel(logging.NOTSET if debug else logging.ERROR)
 
 
 class _Handler(logging.StreamHandler[Any]):

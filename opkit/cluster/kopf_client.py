@@ -34,6 +34,8 @@ logger = logging.getLogger("opkit.cluster")
 _quiet = logging.getLogger("opkit.cluster.requests")
 _quiet.addHandler(logging.NullHandler())
 _quiet.propagate = False
+# Nor to any handler: it names whole addresses, and that of an embedded server has its token in it.
+_quiet.disabled = True
 
 # Seconds between the tries of one request. A server that is gone for longer is the caller's business.
 RETRIES = (0.5, 1.0, 2.0)

@@ -13,6 +13,7 @@ import datetime
 import json
 import os
 import subprocess
+import urllib.parse
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,9 @@ class Credentials:
     expiration: datetime.datetime | None = None
 
     def __repr__(self) -> str:
-        return f"<credentials for {self.server}>"
+        # Not the whole address: a proxy's, or that of the embedded server, may have a secret in it.
+        parts = urllib.parse.urlsplit(self.server)
+        return f"<credentials for {parts.scheme}://{parts.netloc.rpartition('@')[2]}>"
 
 
 def paths() -> list[Path]:
