@@ -65,7 +65,7 @@ class Outside:
         raw = {"apiVersion": found.api_version, "kind": found.kind, "metadata": meta, **clone(body)}
         endpoint = endpoint_of(self.store, found)
         record = self.store.create(endpoint, raw, place, _OUTSIDE)
-        handle = Handle(found, name, place, metadata(endpoint.decode(record))["uid"])
+        handle = Handle(found, name, place, record.uid)
         self._recorder.note("added", handle)
         if body.get("status") and "status" in found.subresources:
             self.modify_status(handle, body["status"])
@@ -149,7 +149,7 @@ class Outside:
         target = self._named(resource, name, namespace)
         endpoint = endpoint_of(self.store, target.resource)
         record = self.store.find(endpoint, target.name, target.namespace)
-        return record is not None and target.uid in (None, metadata(endpoint.decode(record))["uid"])
+        return record is not None and target.uid in (None, record.uid)
 
     def _named(self, resource: ResourceName | Handle, name: str | None, namespace: str) -> Target:
         if isinstance(resource, Handle):
@@ -173,7 +173,7 @@ class Outside:
         endpoint = endpoint_of(self.store, target.resource)
         record = self.store.find(endpoint, target.name, target.namespace)
         if record is not None:
-            return str(metadata(endpoint.decode(record))["uid"])
+            return str(record.uid)
         named = [c.uid for c in self._recorder.calls if (c.name, c.namespace) == (target.name, target.namespace)]
         return named[-1] if named else ""
 
