@@ -24,7 +24,7 @@ def named(document):
 
 
 @functools.cache
-def tests_of(path):
+def functions_of(path):
     tree = ast.parse(path.read_text())
     functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
     return {function.name for function in functions if function.name.startswith("test_")}
@@ -36,7 +36,7 @@ def test_each_named_test_is_there(document):
     missing = []
     for file, name in named(document):
         path = ROOT / file if file.startswith("samples/") else ROOT / "tests" / file
-        if not path.exists() or name not in tests_of(path):
+        if not path.exists() or name not in functions_of(path):
             missing.append(f"{file}::{name}")
     assert named(document) and missing == []
 
