@@ -12,7 +12,7 @@ import tempfile
 import traceback
 from pathlib import Path
 
-import aiohttp
+import aiohttp.web
 import kopf
 import pytest
 
@@ -21,6 +21,7 @@ from opkit import health, trigger_server
 from opkit.apiserver.server import ApiServer
 from opkit.apiserver.state import StateKeeper
 from opkit.cli.loading import load
+from opkit.clock import LoopClock
 from opkit.cluster import clients, kopf_client, kubeconfig
 from opkit.simulation.store import Store
 from opkit.testing import FakeEventInjector
@@ -225,20 +226,29 @@ def test_nothing_listens_beyond_loopback_unless_told():
     assert trigger_server.parse_address("0.0.0.0:8090") == ("0.0.0.0", 8090)
 
 
-def test_the_health_listens_on_loopback_without_a_host():
-    """`http://:0/healthz` names no host."""
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [("http://:0/healthz", "127.0.0.1"), ("http://0.0.0.0:0/healthz", "0.0.0.0")],
+    ids=["no-host", "told"],
+)
+def test_the_health_listens_on_loopback_without_a_host(monkeypatch, url, host):
+    """Probes of a kubelet come from outside of the pod: that has to be said."""
+    hosts = []
+
+    class Site(aiohttp.web.TCPSite):
+        def __init__(self, runner, host, port):
+            hosts.append(host)
+            super().__init__(runner, "127.0.0.1", port)
+
+    monkeypatch.setattr(aiohttp.web, "TCPSite", Site)
 
     async def main():
-        from opkit.clock import LoopClock
-
         operator = opkit.Operator(registry=secrets_operator())
-        async with health.served(operator, "http://:0/healthz", LoopClock()) as port:
-            table = Path("/proc/net/tcp").read_text().splitlines()
-            local = [line.split()[1] for line in table if line.split()[3] == "0A"]
-            return [address for address in local if int(address.split(":")[1], 16) == port]
+        async with health.served(operator, url, LoopClock()):
+            pass
 
-    (address,) = asyncio.run(main())
-    assert address.startswith("0100007F")
+    asyncio.run(main())
+    assert hosts == [host]
 
 
 def test_every_listening_socket_of_the_package_is_known():
