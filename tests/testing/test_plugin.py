@@ -35,7 +35,8 @@ def session(pytester, monkeypatch):
     def run(test, *options, apart=False):
         pytester.makepyfile(test_it=test)
         how = pytester.runpytest_subprocess if apart else pytester.runpytest_inprocess
-        return how("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-W", "error", *options)
+        scope = "asyncio_default_fixture_loop_scope=function"  # else pytest-asyncio warns, which is an error here
+        return how("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-o", scope, "-W", "error", *options)
 
     return run
 
@@ -148,6 +149,39 @@ def test_it_works_inside_of_an_async_test(session):
                 assert len(op.calls()) == 1
             asyncio.run(main())
     """).assert_outcomes(passed=1)
+
+
+ASYNC_TEST = """
+    import pytest
+
+    @pytest.mark.MARK
+    async def test_it(event_injector):
+        op = event_injector("handlers.py")
+        op.add("webapps", "shop")
+        op.settle()
+        assert len(op.calls()) == 1
+"""
+
+
+@pytest.mark.parametrize("mark", ["asyncio", "anyio"])
+def test_it_works_beside_the_plugins_for_async_tests(session, pytester, mark):
+    """Their loop runs the test; the injector's own runs the operator, apart from it."""
+    pytester.makeconftest("""
+        import pytest
+
+        @pytest.fixture
+        def anyio_backend():
+            return "asyncio"
+    """)
+    session(ASYNC_TEST.replace("MARK", mark), apart=True).assert_outcomes(passed=1)
+
+
+def test_it_works_beside_xdist(session):
+    """Seeds multiply tests in the same order in each worker, and what failed is told across."""
+    several = TEST + TEST.replace("test_it", "test_that").replace("== 1", "== 2")
+    result = session(several, "-n", "2", "--opkit-interleavings", "3", apart=True)
+    result.assert_outcomes(passed=3, failed=3)
+    result.stdout.fnmatch_lines(["*opkit-seed*"])
 
 
 def test_it_costs_nothing_where_it_is_not_used(session):
