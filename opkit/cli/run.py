@@ -36,6 +36,9 @@ _WAIT_FOR_RETRIES = 5.0
 _QUIET = 0.3
 _LOOK = 0.05
 
+# Seconds for tasks that are cancelled at the very end.
+_LAST_WORDS = 1.0
+
 Door = Callable[[Operator, str, Clock], contextlib.AbstractAsyncContextManager[int]]
 """Serves something of an operator at an address, and gives the port."""
 
@@ -136,7 +139,8 @@ def run(
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         server = _embedded(applied, data) if embedded else None
         status = runner.run(_run(operator, summary, server=server, doors=doors))
-        _leave_if_stuck(operator, status)
+        unstoppable = runner.run(_cancel_tasks())
+        _leave_if_stuck([f"{what} still runs in a thread" for what in operator.stuck()] + unstoppable, status)
     return status
 
 
@@ -193,13 +197,21 @@ def _on_signal(number: signal.Signals, operator: Operator) -> None:
     operator.stop()
 
 
-def _leave_if_stuck(operator: Operator, status: int) -> None:
-    """Threads can't be cancelled, and the interpreter would wait for them for ever."""
-    stuck = operator.stuck()
+async def _cancel_tasks() -> list[str]:
+    """Cancel what handlers have started and forgotten; the names of tasks that don't let themselves be cancelled."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    pending = (await asyncio.wait(tasks, timeout=_LAST_WORDS))[1] if tasks else set()
+    return [f"the task {task.get_name()} refuses to be cancelled" for task in pending]
+
+
+def _leave_if_stuck(stuck: Sequence[str], status: int) -> None:
+    """What can't be cancelled would be waited for for ever: threads by the interpreter, tasks by the runner."""
     if not stuck:
         return
     for what in stuck:
-        logger.warning("%s still runs in a thread, and is left behind.", what)
+        logger.warning("%s, and is left behind.", what)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

@@ -93,6 +93,11 @@ class Results:
                 return
             report.outcome, report.error, report.by_runtime = Outcome.FAILURE, error, True
             report.why = f"the patch was not taken: {error}"
+        except (TypeError, ValueError, RecursionError) as error:
+            # Not JSON, or no mapping where one belongs: what the author put in.
+            if report.outcome is not Outcome.FAILURE:
+                report.outcome, report.error = Outcome.FAILURE, error
+                report.why = f"the patch can't be sent: {describe_error(error)}"
 
     async def send_patch(self, run: Run) -> None:
         """
@@ -273,6 +278,9 @@ def _is_named(error: BaseException | None, name: str) -> bool:
 
 def describe_error(error: BaseException) -> str:
     """An error in one line."""
-    text = str(error).strip().splitlines()
     kind = type(error).__name__
+    try:
+        text = str(error).strip().splitlines()
+    except Exception as failure:  # the author's own class, which must not fail the runtime
+        return f"{kind} (its text raised {type(failure).__name__})"
     return f"{kind}: {text[0]}" if text else kind

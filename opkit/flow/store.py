@@ -166,6 +166,9 @@ class Store:
         try:
             meta = raw["metadata"]
             name: _Name = (meta.get("namespace"), meta["name"])
+            hash(meta.get("uid"))
+            if (labels := meta.get("labels")) and labels.__class__ is not dict:
+                raise TypeError  # selectors read them: the whole stream would end there, again and again
         except (TypeError, KeyError, AttributeError):
             logger.warning("An object that can't be used is skipped: %s", describe(raw))
             return

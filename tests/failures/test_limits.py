@@ -6,6 +6,8 @@ import itertools
 import logging
 import weakref
 
+import pytest
+
 import opkit
 from opkit import Settings
 from opkit.cli.logs import configure
@@ -183,3 +185,72 @@ def test_a_thousand_objects_that_meet_429_leave_the_server_its_time(webapps):
     assert len(op.writes()) == 2000
     assert {call.attempt for call in op.calls()} == {1}
     assert all(web.status == {"seen": True} for web in op.list("webapps"))
+
+
+class Unspeakable(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+async def raises_unspeakable(patch):
+    raise Unspeakable
+
+
+async def patches_metadata_with_a_text(patch):
+    patch["metadata"] = "text"
+
+
+async def patches_in_a_circle(patch):
+    patch.status["circle"] = patch.status
+
+
+async def patches_with_a_set(patch):
+    patch.status["set"] = {1, 2}
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [raises_unspeakable, patches_metadata_with_a_text, patches_in_a_circle, patches_with_a_set],
+    ids=lambda handler: handler.__name__,
+)
+def test_nonsense_of_a_handler_is_its_own_failure(webapps, nonsense):
+    """It is told as the author's, retried with backoff, and fails nothing of opkit's."""
+
+    async def reconcile(name, patch):
+        if name == "bad":
+            await nonsense(patch)
+
+    op = webapps(reconcile, Settings(retry=opkit.Retry(initial=10, jitter=0)))
+    bad = op.add("webapps", "bad")
+    op.add("webapps", "good")
+    op.drain()
+    assert [round(one.due_in) for one in op.scheduled(bad)] == [10]
+    assert op.explain(bad)[-1]["trigger"] == ["RETRY"] or "RETRY" in str(op.explain(bad)[-1])
+    op.advance(10)
+    assert [call.attempt for call in op.calls(ref=bad)] == [1, 2]
+
+
+@pytest.mark.parametrize("strategy", list(opkit.WatchStrategy), ids=str)
+@pytest.mark.parametrize("odd", [{"labels": ["a"]}, {"labels": "a"}, {"uid": ["x"]}], ids=str)
+def test_odd_metadata_of_one_object_ends_no_stream(registry, event_injector, strategy, odd, caplog):
+    """Skipped like anything else that is no object; the watch goes on without a new list."""
+    settings = Settings()
+    settings.watch.strategy = strategy
+
+    @opkit.reconcile("example.com", "v1", "webapps", label_selector="a", registry=registry)
+    async def one():
+        return None
+
+    @opkit.reconcile("example.com", "v1", "webapps", label_selector="!z", registry=registry)
+    async def two():
+        return None
+
+    op = event_injector(registry, settings)
+    good = op.add("webapps", "good", labels={"a": "b"})
+    op.drain()
+    meta = {"name": "odd", "namespace": "default", "uid": "1", "resourceVersion": "4", "generation": 1, **odd}
+    op.inject("ADDED", {"apiVersion": "example.com/v1", "kind": "Webapp", "metadata": meta})
+    op.modify(good, {"spec": {"size": 2}})
+    op.drain()
+    assert len(op.calls(ref=good)) == 4
+    assert "can't be used" in caplog.text and "failed" not in caplog.text
