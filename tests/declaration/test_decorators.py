@@ -121,7 +121,7 @@ def test_a_wrong_registry_is_a_problem_of_the_default_one():
     assert problems(registry) == ["registry= is an opkit.Registry(), not 'mine'"]
 
 
-@pytest.mark.parametrize("given", [42, None, "f", [], classmethod(handler)], ids=repr)
+@pytest.mark.parametrize("given", [42, None, "f", [], classmethod(handler)], ids=lambda given: type(given).__name__)
 def test_decorating_no_function_is_a_problem(given):
     """What is not callable is told at compile time."""
     registry = opkit.Registry()

@@ -23,7 +23,12 @@ def run_once(webapps):
     return run
 
 
-@pytest.mark.parametrize("returned", [1, 0, "", "done", {}, [], True, False, object(), ValueError("x")], ids=repr)
+def named(given):
+    """An id that is the same in each process."""
+    return f"{type(given).__name__}-{given}" if isinstance(given, (int, str)) else type(given).__name__
+
+
+@pytest.mark.parametrize("returned", [1, 0, "", "done", {}, [], True, False, object(), ValueError("x")], ids=named)
 def test_nonsense_for_a_result_is_a_failure(run_once, returned):
     """The message says what may be returned."""
 
