@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import urllib.parse
 from collections.abc import Iterable, Iterator
 
 _VERSION = re.compile(r"v\d+(?:(?:alpha|beta)\d+)?")
@@ -43,12 +44,35 @@ class Resource:
     def path(
         self, namespace: str | None = None, name: str | None = None, subresource: str | None = None
     ) -> str:
-        """The path of its URL on a server. A namespace is ignored for what has none."""
+        """
+        The path of its URL on a server. A namespace is ignored for what has none.
+
+        Raises `ValueError` for a name or namespace that would lead elsewhere.
+        """
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
         if self.namespaced and namespace is not None:
-            parts += ["namespaces", namespace]
-        parts += [part for part in (self.plural, name, subresource) if part is not None]
+            parts += ["namespaces", path_segment(namespace, "namespace")]
+        parts.append(self.plural)
+        if name is not None:
+            parts.append(path_segment(name, "name"))
+        if subresource is not None:
+            parts.append(subresource)
         return "/".join(parts)
+
+
+_PLAIN_SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_{}-]*|{[a-z]+}")
+
+
+def path_segment(text: str, what: str) -> str:
+    """
+    A name as one part of a path. Raises `ValueError`.
+
+    Names often come from objects that others have written: with a slash, or two dots, they would mean another object,
+    in another namespace even; an empty one means the whole collection, to be deleted perhaps.
+    """
+    if not isinstance(text, str) or text in ("", ".", "..") or "/" in text or "%" in text:
+        raise ValueError(f"{text!r} can't be the {what} of an object")
+    return text if _PLAIN_SEGMENT.fullmatch(text) else urllib.parse.quote(text, safe=":")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

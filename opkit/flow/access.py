@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from opkit.cluster.body import Body, Raw, clone, finalizers, is_deleting, metadata
 from opkit.cluster.protocol import PatchType
-from opkit.cluster.resource import Resource, ResourceSelector
+from opkit.cluster.resource import Resource, ResourceSelector, path_segment
 from opkit.flow.portal import in_loop_thread, wait_for
 from opkit.flow.writes import Writes
 
@@ -50,6 +50,7 @@ class ClusterAccess:
 
     async def get(self, resource: ResourceName, name: str, namespace: str | None = None) -> Body:
         """The object as it is on the server. Raises `NotFound`."""
+        path_segment(name, "name")
         served = await self._resolve(resource)
         return Body.of(await self._cluster.get(served, name, self._within(served, namespace)))
 
@@ -129,6 +130,7 @@ class ClusterAccess:
         self, resource: ResourceName, name: str, namespace: str | None = None, uid: str | None = None
     ) -> None:
         """Ask for its deletion. With `uid` only that very object, else `Conflict`. Raises `NotFound`."""
+        path_segment(name, "name")
         served = await self._resolve(resource)
         await self._writes.delete(served, name, self._within(served, namespace), uid=uid)
 
@@ -154,6 +156,7 @@ class ClusterAccess:
         self, resource: ResourceName, name: str, namespace: str | None, patch: Any, type: PatchType,
         subresource: str | None,
     ) -> Body:  # fmt: skip
+        path_segment(name, "name")
         served = await self._resolve(resource)
         if subresource is not None and subresource not in served.subresources:
             subresource = None
@@ -172,7 +175,10 @@ class ClusterAccess:
     def _within(self, served: Resource, namespace: str | None) -> str | None:
         if not served.namespaced:
             return None
-        return namespace if namespace is not None else self._namespace
+        if namespace is not None:
+            path_segment(namespace, "namespace")
+            return namespace
+        return self._namespace
 
     async def _prepare(
         self, body: Mapping[str, Any], owner: Mapping[str, Any] | None

@@ -23,6 +23,7 @@ from opkit.apiserver.state import StateKeeper
 from opkit.cli.loading import load
 from opkit.clock import LoopClock
 from opkit.cluster import clients, kopf_client, kubeconfig
+from opkit.cluster.resource import Resource
 from opkit.simulation.store import Store
 from opkit.testing import FakeEventInjector
 from opkit.testing.kube import KubeServer
@@ -357,3 +358,65 @@ def test_nothing_of_what_comes_in_is_evaluated():
     unsafe = r"(?<![\w.])(eval|exec)\(|\bpickle\b|\bmarshal\b|shell=True|os\.system\("
     found = [path.name for path in PACKAGE.rglob("*.py") if re.search(unsafe, path.read_text())]
     assert found == ["annotations.py"]
+
+
+# Names that come from objects.
+
+ELSEWHERE = ["", None, ".", "..", "../../kube-system/secrets/admin", "a/b", "a%2Fb"]
+
+
+@pytest.mark.parametrize("name", ELSEWHERE, ids=repr)
+@pytest.mark.parametrize("verb", ["get", "delete", "patch", "patch_status"])
+def test_a_name_that_leads_elsewhere_is_refused(event_injector, verb, name):
+    """`cluster.delete("secrets", spec["secretName"])` with no name there must not mean all of them."""
+    registry = opkit.Registry()
+    raised = []
+
+    @opkit.reconcile("v1", "configmaps", registry=registry)
+    async def reconcile(cluster):
+        calls = {
+            "get": lambda: cluster.get("secrets", name),
+            "delete": lambda: cluster.delete("secrets", name),
+            "patch": lambda: cluster.patch("secrets", name, None, {"data": {}}),
+            "patch_status": lambda: cluster.patch_status("secrets", name, None, {"x": 1}),
+        }
+        try:
+            await calls[verb]()
+        except ValueError as error:
+            raised.append(str(error))
+
+    op = event_injector(registry)
+    op.add("secrets", "one", data={"key": SECRET})
+    op.add("configmaps", "any")
+    op.settle()
+    assert raised == [f"{name!r} can't be the name of an object"]
+    assert op.exists("secrets", "one")
+
+
+@pytest.mark.parametrize("namespace", ["", "..", "kube-system/secrets"], ids=repr)
+def test_a_namespace_that_leads_elsewhere_is_refused(event_injector, namespace):
+    """Also where only the namespace comes from an object."""
+    registry = opkit.Registry()
+    raised = []
+
+    @opkit.reconcile("v1", "configmaps", registry=registry)
+    async def reconcile(cluster):
+        try:
+            await cluster.get("secrets", "one", namespace)
+        except ValueError as error:
+            raised.append(str(error))
+
+    op = event_injector(registry)
+    op.add("configmaps", "any")
+    op.settle()
+    assert raised == [f"{namespace!r} can't be the namespace of an object"]
+
+
+def test_what_is_no_plain_name_is_quoted_in_paths():
+    """Names of roles have colons; a question mark would begin a query."""
+    roles = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", kind="ClusterRole", namespaced=False)
+    assert roles.path(None, "system:node").endswith("/clusterroles/system:node")
+    assert roles.path(None, "a?b#c d").endswith("/clusterroles/a%3Fb%23c%20d")
+    for name in [name for name in ELSEWHERE if name is not None]:
+        with pytest.raises(ValueError, match="can't be the name of an object"):
+            roles.path(None, name)
