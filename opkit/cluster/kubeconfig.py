@@ -85,6 +85,12 @@ def load() -> Credentials:
     cluster, user, namespace = _Merged().current()
     if not cluster.get("server"):
         raise CredentialsError(f"the kubeconfig {_names()} names no server for its current context")
+    if user.get("as") or user.get("as-uid") or user.get("as-groups"):
+        # Ignoring it would give the operator more rights than the file wants it to have.
+        raise CredentialsError(
+            f"the kubeconfig {_names()} wants its user to act as another one (`as`), which opkit can't do: name a "
+            "service account's own credentials instead"
+        )
     if user.get("exec"):
         user = {**user, **_run_plugin(user["exec"])}
     return Credentials(

@@ -85,3 +85,16 @@ def test_inside_a_pod_the_service_is_named_and_no_address_is_put_together(monkey
     monkeypatch.setattr(module, "open", lambda path, **options: open(token, **options), raising=False)  # noqa: SIM115  the module closes it
     found = module.login_with_service_account(settings=kopf.OperatorSettings())
     assert (found.server, found.token) == ("https://kubernetes.default.svc", "t")
+
+
+def test_an_impersonation_is_refused_rather_than_ignored(monkeypatch, tmp_path):
+    """A user that is to act as a lesser one must not act as itself."""
+    config = {
+        "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://api:6443"}}],
+        "users": [{"name": "u", "user": {"token": "t", "as": "someone-lesser"}}],
+    }  # fmt: skip
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    with pytest.raises(opkit.OpkitError, match="wants its user to act as another one"):
+        kopf_client._log_in_by_kubeconfig(settings=kopf.OperatorSettings())
