@@ -93,7 +93,7 @@ class Row:
         ours, theirs = self.find(subject, quantity), self.find(peer, quantity)
         if ours is None or theirs is None:
             return None
-        pairs = [(a, b) for a, b in zip(ours.values, theirs.values, strict=False) if b]
+        pairs = [(a, b) for a, b in zip(ours.values, theirs.values, strict=False) if b > 0]
         return Spread.of([a / b for a, b in pairs]) if pairs else None
 
     def verdicts(self) -> list[tuple[Goal, float, bool]]:
