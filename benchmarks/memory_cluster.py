@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
+import opkit
 from benchmarks.server import widget
 from opkit.cluster.protocol import Batch, Mark, Topology, WatchScope
 from opkit.cluster.resource import Resource
+from opkit.settings import Settings
 
 
 class MemoryCluster:
@@ -52,3 +55,16 @@ class MemoryCluster:
     async def topology(self, *_: Any) -> AsyncGenerator[Topology, None]:
         yield Topology(self._resources, frozenset({None}))
         await asyncio.Event().wait()
+
+
+@contextlib.asynccontextmanager
+async def operating(registry: opkit.Registry, cluster: MemoryCluster, settings: Settings) -> AsyncIterator[None]:
+    """An operator at work, which watches by now; stopped at the end."""
+    operator = opkit.Operator(registry=registry, cluster=cluster, settings=settings)
+    task = asyncio.create_task(operator.run())
+    try:
+        await cluster.watched()
+        yield
+    finally:
+        operator.stop()
+        await task

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from benchmarks.measures import Row
 from benchmarks.options import Options
-from benchmarks.rows import idle, latency, linear, live, memory, queue, start, sync
+from benchmarks.rows import idle, latency, linear, live, memory, queue, rooms, start, sync
 
 ROWS: dict[str, Callable[[Options], Awaitable[Row]]] = {
     "start": start.measure,
@@ -18,4 +18,5 @@ ROWS: dict[str, Callable[[Options], Awaitable[Row]]] = {
     "sync": sync.measure,
     "linear": linear.measure,
     "memory": memory.measure,
+    "rooms": rooms.measure,
 }

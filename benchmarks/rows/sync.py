@@ -7,16 +7,14 @@ In this process, over an in-memory cluster: the server has no part in it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import opkit
 from benchmarks.measures import Goal, Row
-from benchmarks.memory_cluster import MemoryCluster
+from benchmarks.memory_cluster import MemoryCluster, operating
 from benchmarks.options import Options
 from opkit.settings import Settings
 
@@ -51,7 +49,7 @@ async def _latency(asleep: int) -> float:
         called.set()
 
     cluster = MemoryCluster("sleepers", "widgets")
-    async with _operating(registry, cluster, Settings()):
+    async with operating(registry, cluster, Settings()):
         for number in range(asleep):
             cluster.add("sleepers", f"s{number}")
         worst = 0.0
@@ -79,7 +77,7 @@ async def _memory_of(count: int) -> float:
 
     settings, cluster = Settings(), MemoryCluster("widgets")
     settings.parallel.limit = count
-    async with _operating(registry, cluster, settings):
+    async with operating(registry, cluster, settings):
         gc.collect()
         before = _resident()
         for number in range(count):
@@ -88,18 +86,6 @@ async def _memory_of(count: int) -> float:
         used = _resident() - before
         going.set()
         return used
-
-
-@contextlib.asynccontextmanager
-async def _operating(registry: opkit.Registry, cluster: MemoryCluster, settings: Settings) -> AsyncIterator[None]:
-    operator = opkit.Operator(registry=registry, cluster=cluster, settings=settings)
-    task = asyncio.create_task(operator.run())
-    try:
-        await cluster.watched()
-        yield
-    finally:
-        operator.stop()
-        await task
 
 
 def _resident() -> float:
