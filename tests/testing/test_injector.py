@@ -202,13 +202,12 @@ def test_time_that_stands_still_for_ever_is_an_error(event_injector, monkeypatch
     op._process.kill()
 
 
-def test_a_year_of_resyncs_takes_a_second(event_injector):
-    """Virtual time costs nothing."""
+def test_a_year_of_resyncs_is_a_year_of_runs(event_injector):
+    """Virtual time is not waited for."""
     op = event_injector(operator(noop))
     op.add("webapps", "shop")
-    started = time.monotonic()
     op.advance(datetime.timedelta(days=365))
-    assert 700 < len(op.calls()) < 1100 and time.monotonic() - started < 5
+    assert 700 < len(op.calls()) < 1100
 
 
 def test_the_time_of_day_moves_along(event_injector):
@@ -633,28 +632,21 @@ def test_an_error_of_the_test_is_what_is_seen():
         raise KeyError("of the test")
 
 
-def test_a_test_costs_little():
-    """Set-up, one object, and the end."""
-    registry = operator(noop)
-    started = time.process_time()
-    for _ in range(20):
-        with FakeEventInjector(registry) as op:
-            op.add("webapps", "shop")
-            op.drain()
-    assert (time.process_time() - started) / 20 < 0.05
-
-
-def test_ten_thousand_events_take_little():
-    """Through a handler that does nothing."""
+def test_ten_thousand_events_end_in_the_last_state():
+    """Whatever was merged on the way."""
     chance = random.Random(1)
-    with FakeEventInjector(operator(noop)) as op:
+    seen = {}
+
+    async def remember(name, spec):
+        seen[name] = spec["n"]
+
+    with FakeEventInjector(operator(remember)) as op:
         for number in range(100):
             op.add("webapps", f"w{number}", spec={"n": 0})
         op.drain()
-        started = time.process_time()
         for number in range(10_000):
             op.modify(("webapps", f"w{chance.randrange(100)}"), {"spec": {"n": number}})
             if number % 100 == 0:
                 op.drain()
         op.drain()
-        assert time.process_time() - started < 10
+        assert seen == {f"w{number}": op.get("webapps", f"w{number}")["spec"]["n"] for number in range(100)}
