@@ -1,17 +1,14 @@
 """The embedded server in a thread, with the files of a small custom resource."""
 
-import asyncio
-import contextlib
 import datetime
 import os
 import random
 import subprocess
-import threading
 
 import pytest
 
-from opkit.apiserver.server import ApiServer
 from opkit.simulation.store import Store
+from opkit.testing.embedded import EmbeddedCluster
 
 DEFINITION = """
 apiVersion: apiextensions.k8s.io/v1
@@ -58,40 +55,11 @@ def new_store(**options):
     return Store(utc_now, random.Random(0), **options)
 
 
-@contextlib.contextmanager
-def serving(**options):
-    """A server on a port, with a store of its own, in a thread of its own."""
-    started = threading.Event()
-    box = {}
-
-    async def serve():
-        box["loop"], box["stop"] = asyncio.get_running_loop(), asyncio.Event()
-        async with ApiServer(new_store(**options)) as server:
-            box["server"] = server
-            started.set()
-            await box["stop"].wait()
-
-    thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
-    thread.start()
-    assert started.wait(10)
-    try:
-        yield box["server"]
-    finally:
-        box["loop"].call_soon_threadsafe(box["stop"].set)
-        thread.join(10)
-    assert not thread.is_alive()
-
-
 @pytest.fixture
 def server():
-    """As `opkit apiserver` runs it: with garbage collection."""
-    with serving(collect_garbage=True) as running:
+    """As `opkit apiserver` runs it: with garbage collection, in a thread of its own."""
+    with EmbeddedCluster(collect_garbage=True) as running:
         yield running
-
-
-@pytest.fixture
-def kubeconfig(server, tmp_path):
-    return server.kubeconfig(tmp_path / "kubeconfig")
 
 
 @pytest.fixture
@@ -103,11 +71,11 @@ def files(tmp_path):
 
 
 @pytest.fixture
-def kubectl(kubeconfig, tmp_path):
+def kubectl(server, tmp_path):
     """Run kubectl against the server; gives what it prints, and fails the test if it fails."""
 
     def run(*args, check=True, text=None):
-        environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "HOME": str(tmp_path)}
+        environment = {**os.environ, "KUBECONFIG": str(server.kubeconfig), "HOME": str(tmp_path)}
         done = subprocess.run(
             ["kubectl", *args], capture_output=True, text=True, env=environment, timeout=60, input=text
         )

@@ -8,14 +8,12 @@ import kubernetes
 import pykube
 import pytest
 
-from opkit.apiserver import manifests
-
 GROUP = ("example.com", "v1", "default", "shops")
 
 
 @pytest.fixture
 def prepared(server, files):
-    asyncio.run(manifests.apply(server.store, manifests.load([files / "crd.yaml"])))
+    server.apply(files / "crd.yaml")
     return server
 
 
@@ -23,9 +21,9 @@ def shop(name):
     return {"apiVersion": "example.com/v1", "kind": "Shop", "metadata": {"name": name}, "spec": {"size": 1}}
 
 
-def test_kubernetes_client(prepared, kubeconfig):
+def test_kubernetes_client(prepared):
     """The official client: version, create, replace, patch, status, watch, delete."""
-    with kubernetes.config.new_client_from_config(str(kubeconfig)) as client:
+    with kubernetes.config.new_client_from_config(str(prepared.kubeconfig)) as client:
         assert kubernetes.client.VersionApi(client).get_code().major == "1"
         api = kubernetes.client.CustomObjectsApi(client)
         made = api.create_namespaced_custom_object(*GROUP, shop("a"))
@@ -46,9 +44,9 @@ def test_kubernetes_client(prepared, kubeconfig):
         assert caught.value.status == 404
 
 
-def test_pykube_client(prepared, kubeconfig):
+def test_pykube_client(prepared):
     """pykube: discovery with a trailing slash, create, update, patch, watch, delete."""
-    api = pykube.HTTPClient(pykube.KubeConfig.from_file(str(kubeconfig)))
+    api = pykube.HTTPClient(pykube.KubeConfig.from_file(str(prepared.kubeconfig)))
     try:
         kind = pykube.object_factory(api, "example.com/v1", "Shop")
         made = kind(api, {**shop("a"), "metadata": {"name": "a", "namespace": "default"}})
@@ -65,9 +63,9 @@ def test_pykube_client(prepared, kubeconfig):
         api.session.close()
 
 
-def test_unmodified_kopf_operator(prepared, kubeconfig, monkeypatch):
+def test_unmodified_kopf_operator(prepared, monkeypatch):
     """kopf: finalizers, progress annotations, status, events and deletion, as on a real cluster."""
-    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    monkeypatch.setenv("KUBECONFIG", str(prepared.kubeconfig))
     registry = kopf.OperatorRegistry()
     seen, stop, ready = [], threading.Event(), threading.Event()
 
@@ -99,7 +97,7 @@ def test_unmodified_kopf_operator(prepared, kubeconfig, monkeypatch):
 
     operator = threading.Thread(target=run)
     operator.start()
-    client = kubernetes.config.new_client_from_config(str(kubeconfig))
+    client = kubernetes.config.new_client_from_config(str(prepared.kubeconfig))
     try:
         assert ready.wait(20)
         api = kubernetes.client.CustomObjectsApi(client)

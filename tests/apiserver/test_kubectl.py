@@ -27,9 +27,9 @@ def test_get_in_all_its_shapes(kubectl):
 
 
 @pytest.mark.usefixtures("shop")
-def test_get_watch_shows_changes(kubectl, kubeconfig):
+def test_get_watch_shows_changes(kubectl, server):
     """get -w goes on to print what changes."""
-    command = ["kubectl", "--kubeconfig", str(kubeconfig), "get", "shops", "-w"]
+    command = ["kubectl", "--kubeconfig", str(server.kubeconfig), "get", "shops", "-w"]
     watching = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, stderr=subprocess.STDOUT)
     try:
         lines = [watching.stdout.readline() for _ in range(2)]

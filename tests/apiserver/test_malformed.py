@@ -7,14 +7,14 @@ import urllib.parse
 
 import pytest
 
-from .conftest import serving
+from opkit.testing.embedded import EmbeddedCluster
 
 WHERE = "/api/v1/namespaces/default/configmaps"
 
 
 @pytest.fixture(scope="module")
 def server():
-    with serving() as running:
+    with EmbeddedCluster() as running:
         yield running
 
 

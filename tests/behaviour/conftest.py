@@ -1,51 +1,16 @@
 """Two targets for one suite: the embedded server, and a real one."""
 
-import asyncio
-import contextlib
-import datetime
-import random
-import threading
-
 import pytest
 
-from opkit.apiserver.server import ApiServer
-from opkit.simulation.store import Store
+from opkit.testing.embedded import EmbeddedCluster
 
 from . import definitions
 from .client import GROUP, Api, eventually, unique
 
 
-def utc_now():
-    return datetime.datetime.now(datetime.UTC)
-
-
-@contextlib.contextmanager
-def serving(**options):
-    """The embedded server in a thread of its own, as a client sees it: on a port."""
-    started = threading.Event()
-    box = {}
-
-    async def serve():
-        box["loop"], box["stop"] = asyncio.get_running_loop(), asyncio.Event()
-        async with ApiServer(Store(utc_now, random.Random(), **options)) as server:
-            box["server"] = server
-            started.set()
-            await box["stop"].wait()
-
-    thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
-    thread.start()
-    assert started.wait(10)
-    try:
-        yield box["server"]
-    finally:
-        box["loop"].call_soon_threadsafe(box["stop"].set)
-        thread.join(10)
-    assert not thread.is_alive()
-
-
 @pytest.fixture(scope="session")
 def embedded():
-    with serving() as server:
+    with EmbeddedCluster() as server:
         yield server
 
 
