@@ -118,9 +118,7 @@ class Row:
             "row": self.name,
             "title": self.title,
             "measures": [dataclasses.asdict(measure) for measure in self.measures],
-            "goals": [
-                {"goal": str(goal), "reached": reached, "met": met} for goal, reached, met in self.verdicts()
-            ],
+            "goals": [{"goal": str(goal), "reached": reached, "met": met} for goal, reached, met in self.verdicts()],
             "notes": self.notes,
         }
 

@@ -106,9 +106,7 @@ class Process:
 
 
 @contextlib.asynccontextmanager
-async def running(
-    peer: str, kubeconfig: Path, report: str, *, profile: Path | None = None
-) -> AsyncIterator[Process]:
+async def running(peer: str, kubeconfig: Path, report: str, *, profile: Path | None = None) -> AsyncIterator[Process]:
     """
     Run a peer until the block ends.
 

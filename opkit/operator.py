@@ -163,9 +163,7 @@ class Operator:
             return False
         return served.find(name, namespace if served.resource.namespaced else None) is not None
 
-    def explain(
-        self, resource: str | Collection[str], name: str, namespace: str | None = None
-    ) -> list[dict[str, Any]]:
+    def explain(self, resource: str | Collection[str], name: str, namespace: str | None = None) -> list[dict[str, Any]]:
         """
         The last 50 decisions about an object, oldest first: what came, who accepted or refused it, what ran, what
         was written, and what is due next. Times are seconds of the operator's monotonic clock.

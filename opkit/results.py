@@ -58,6 +58,4 @@ def failure(
 
     `error` is shown in the log beside the message. Raises as `seconds` does.
     """
-    return Result(
-        ok=False, requeue_after=seconds(requeue_after, "requeue_after"), message=str(message), error=error
-    )
+    return Result(ok=False, requeue_after=seconds(requeue_after, "requeue_after"), message=str(message), error=error)

@@ -25,21 +25,14 @@ class Retry:
     def __post_init__(self) -> None:
         for name in ("initial", "factor", "maximum", "jitter"):
             value = getattr(self, name)
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, (int, float))
-                or not math.isfinite(value)
-                or value < 0
-            ):
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
                 raise ValueError(f"Retry({name}={value!r}): a finite number that is not negative is expected")
         if self.jitter > 1:
             raise ValueError(f"Retry(jitter={self.jitter!r}): a share between 0 and 1 is expected")
         if self.attempts is not None and (
             isinstance(self.attempts, bool) or not isinstance(self.attempts, int) or self.attempts < 1
         ):
-            raise ValueError(
-                f"Retry(attempts={self.attempts!r}): a positive whole number or None is expected"
-            )
+            raise ValueError(f"Retry(attempts={self.attempts!r}): a positive whole number or None is expected")
 
     def delay(self, failures: int, spread: float = 0.5) -> float:
         """

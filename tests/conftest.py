@@ -28,9 +28,7 @@ def kube(kube_assets):
 
 # What secrets look like in this suite: servers' random tokens, headers, keys, and those that tests make up, as they
 # are and as they stand in the data of a Secret.
-SECRETS = re.compile(
-    r"\b[0-9a-f]{32}\b|Bearer [^\s*.]|PRIVATE KEY|nobody-may-see|bm9ib2R5LW1heS1zZW|m9ib2R5LW1heS1zZW"
-)
+SECRETS = re.compile(r"\b[0-9a-f]{32}\b|Bearer [^\s*.]|PRIVATE KEY|nobody-may-see|bm9ib2R5LW1heS1zZW|m9ib2R5LW1heS1zZW")
 
 
 @pytest.hookimpl(wrapper=True)

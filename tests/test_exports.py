@@ -11,11 +11,7 @@ import opkit
 
 def test_exports_equal_all():
     """Every public name of the package is in `__all__`, and nothing else is."""
-    names = {
-        name
-        for name, value in vars(opkit).items()
-        if not name.startswith("_") and not inspect.ismodule(value)
-    }
+    names = {name for name, value in vars(opkit).items() if not name.startswith("_") and not inspect.ismodule(value)}
     own = {name for name in names if name not in ("annotations", "TYPE_CHECKING", "Any")}
     assert own | {"filter", "Operator"} == set(opkit.__all__)
 

@@ -51,9 +51,7 @@ async def measure_refused(options: Options) -> Row:
 async def measure_reconciled(options: Options) -> Row:
     """Changes of specs: each is a call of the handler."""
     row = Row("live-reconciled", "changes of specs, each with a no-op call", _RECONCILED)
-    return await _measure(
-        options, row, options.target.respecify, "kopf on.event", "kopf raw stream", "kopf on.create"
-    )
+    return await _measure(options, row, options.target.respecify, "kopf on.event", "kopf raw stream", "kopf on.create")
 
 
 async def _measure(options: Options, row: Row, write: Write, *peers: str) -> Row:

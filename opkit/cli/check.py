@@ -25,9 +25,7 @@ def check(paths: tuple[str, ...], modules: tuple[str, ...], form: str, debug: bo
     The exit status is 1 with problems, 2 when there is no such file.
     """
     if not paths and not modules:
-        raise click.UsageError(
-            "name a file with handlers, as in `opkit check handlers.py`, or a module by -m"
-        )
+        raise click.UsageError("name a file with handlers, as in `opkit check handlers.py`, or a module by -m")
     with told_plainly(debug=debug):
         try:
             plan = load(paths, modules).compile()
@@ -37,9 +35,7 @@ def check(paths: tuple[str, ...], modules: tuple[str, ...], form: str, debug: bo
             if form == "json" and not error.is_usage and not debug:
                 return _tell([error.problem], form)
             raise
-    click.echo(
-        json.dumps({"plan": plan.as_dict(), "problems": []}, indent=2) if form == "json" else str(plan)
-    )
+    click.echo(json.dumps({"plan": plan.as_dict(), "problems": []}, indent=2) if form == "json" else str(plan))
     return 0
 
 
@@ -47,9 +43,7 @@ def _tell(problems: Iterable[Problem], form: str) -> int:
     """Print the problems, which are what was asked for and so go to the standard output."""
     problems = list(problems)
     if form == "json":
-        click.echo(
-            json.dumps({"plan": None, "problems": [_as_dict(problem) for problem in problems]}, indent=2)
-        )
+        click.echo(json.dumps({"plan": None, "problems": [_as_dict(problem) for problem in problems]}, indent=2))
     else:
         click.echo("\n".join(str(problem) for problem in problems))
         click.echo(f"{len(problems)} {'problem' if len(problems) == 1 else 'problems'}", err=True)

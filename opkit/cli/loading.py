@@ -66,9 +66,7 @@ def load(paths: Iterable[str | os.PathLike[str]], modules: Iterable[str] = ()) -
     _remember_declaring(registry)
     if not registry.declarations and not registry.mistakes:
         named = ", ".join([*(short_path(str(file)) for file in files), *modules])
-        raise LoadError(
-            Problem("", 0, f"no handlers in {named}: nothing is decorated with @opkit.reconcile(...)")
-        )
+        raise LoadError(Problem("", 0, f"no handlers in {named}: nothing is decorated with @opkit.reconcile(...)"))
     return registry
 
 
@@ -116,9 +114,7 @@ def _load_file(file: Path, before: set[str]) -> None:
 
 def _load_module(name: str) -> None:
     if not name or name.startswith("."):
-        raise LoadError(
-            Problem("", 0, f"a module is named in full, as in package.module, not {name!r}"), is_usage=True
-        )
+        raise LoadError(Problem("", 0, f"a module is named in full, as in package.module, not {name!r}"), is_usage=True)
     _put_on_path(Path.cwd())
     try:
         importlib.import_module(name)

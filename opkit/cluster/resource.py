@@ -41,9 +41,7 @@ class Resource:
     def __str__(self) -> str:
         return f"{self.plural}.{self.version}.{self.group}".rstrip(".")
 
-    def path(
-        self, namespace: str | None = None, name: str | None = None, subresource: str | None = None
-    ) -> str:
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
         """
         The path of its URL on a server. A namespace is ignored for what has none.
 
@@ -138,10 +136,7 @@ class ResourceSelector:
         return (
             (self.group is None or self.group == resource.group)
             and (resource.preferred if self.version is None else self.version == resource.version)
-            and (
-                self.name in (resource.plural, resource.kind, resource.singular)
-                or self.name in resource.shortcuts
-            )
+            and (self.name in (resource.plural, resource.kind, resource.singular) or self.name in resource.shortcuts)
         )
 
     def select(self, resources: Iterable[Resource]) -> list[Resource]:

@@ -64,9 +64,7 @@ class Requirement:
             raise ValueError(f"{op!r} compares the label {key!r} with an integer, not with {values[0]!r}")
         for value in values:
             if not is_label_value(value):
-                raise ValueError(
-                    f"{value!r} is not a label value: at most 63 letters, digits, '-', '_' or '.'"
-                )
+                raise ValueError(f"{value!r} is not a label value: at most 63 letters, digits, '-', '_' or '.'")
         return cls(key, op, values)
 
     def matches(self, labels: Mapping[str, Any]) -> bool:
@@ -141,9 +139,7 @@ def _parse_mapping(source: Mapping[str, Any]) -> Iterator[Requirement]:
     for expression in (source.get("matchExpressions") or ()) if structured else ():
         op = _EXPRESSION_OPERATORS.get(expression.get("operator"))
         if op is None:
-            raise ValueError(
-                f"{expression.get('operator')!r} is not one of {', '.join(_EXPRESSION_OPERATORS)}"
-            )
+            raise ValueError(f"{expression.get('operator')!r} is not one of {', '.join(_EXPRESSION_OPERATORS)}")
         yield Requirement.of(str(expression.get("key")), op, expression.get("values") or ())
 
 

@@ -49,7 +49,9 @@ def _evaluated(annotation: Any, function: Any) -> Any:
         # The author's own expression, in the author's own module, as `inspect.signature(eval_str=True)` does.
         return eval(text, getattr(inspect.unwrap(function), "__globals__", {}))
     except Exception:
-        return text  # imported for type checkers only: the name has to do
+        # Names imported for type checkers only, a docstring's prose, operators that a class lacks: annotations need
+        # not run, and type checkers report those that don't. The name has to do.
+        return text
 
 
 def _choices(annotation: Any) -> list[Any]:

@@ -41,9 +41,7 @@ __all__ = ["Filter", "FilterDecision", "FilterKind", "add", "delete", "generic",
 @overload
 def add(function: Callable[[Body], object], /) -> Filter: ...
 @overload
-def add(
-    *resource: str, controller: str | None = None, registry: Registry | None = None
-) -> Callable[[F], F]: ...
+def add(*resource: str, controller: str | None = None, registry: Registry | None = None) -> Callable[[F], F]: ...
 def add(*args: Any, **options: Any) -> Any:
     """Filter additions, also those of the first list: `(body) -> bool`."""
     return _filter(FilterKind.ADD, args, options)
@@ -52,9 +50,7 @@ def add(*args: Any, **options: Any) -> Any:
 @overload
 def update(function: Callable[[Body, Body], object], /) -> Filter: ...
 @overload
-def update(
-    *resource: str, controller: str | None = None, registry: Registry | None = None
-) -> Callable[[F], F]: ...
+def update(*resource: str, controller: str | None = None, registry: Registry | None = None) -> Callable[[F], F]: ...
 def update(*args: Any, **options: Any) -> Any:
     """Filter updates that the default filters let through: `(new, old) -> bool`."""
     return _filter(FilterKind.UPDATE, args, options)
@@ -63,9 +59,7 @@ def update(*args: Any, **options: Any) -> Any:
 @overload
 def delete(function: Callable[[Body], object] | Callable[[Body, bool], object], /) -> Filter: ...
 @overload
-def delete(
-    *resource: str, controller: str | None = None, registry: Registry | None = None
-) -> Callable[[F], F]: ...
+def delete(*resource: str, controller: str | None = None, registry: Registry | None = None) -> Callable[[F], F]: ...
 def delete(*args: Any, **options: Any) -> Any:
     """
     Filter deletions: `(body) -> bool` or `(body, final_state_unknown) -> bool`.
@@ -78,9 +72,7 @@ def delete(*args: Any, **options: Any) -> Any:
 @overload
 def generic(function: Callable[[Body], object], /) -> Filter: ...
 @overload
-def generic(
-    *resource: str, controller: str | None = None, registry: Registry | None = None
-) -> Callable[[F], F]: ...
+def generic(*resource: str, controller: str | None = None, registry: Registry | None = None) -> Callable[[F], F]: ...
 def generic(*args: Any, **options: Any) -> Any:
     """Filter events of any kind: `(body) -> bool`, of an update with the new body. Composes with any kind."""
     return _filter(FilterKind.GENERIC, args, options)

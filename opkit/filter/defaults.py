@@ -13,9 +13,7 @@ from opkit.cluster.body import Raw, metadata
 from opkit.settings import ReconcileStrategy
 
 
-def accepts_update(
-    new: Raw, old: Raw, *, strategy: ReconcileStrategy, finalizers: Collection[str] = ()
-) -> bool:
+def accepts_update(new: Raw, old: Raw, *, strategy: ReconcileStrategy, finalizers: Collection[str] = ()) -> bool:
     """
     Whether the default filters of this strategy accept an update.
 

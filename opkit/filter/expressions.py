@@ -96,9 +96,7 @@ class Filter(abc.ABC):
 
     def __bool__(self) -> bool:
         # `a and b` would quietly be `b`: the one mistake in composing that nobody would notice.
-        raise TypeError(
-            "filters compose with `&`, `|` and `~`; `and`, `or`, `not` and `if` don't work on them"
-        )
+        raise TypeError("filters compose with `&`, `|` and `~`; `and`, `or`, `not` and `if` don't work on them")
 
     def __repr__(self) -> str:
         return f"<{self.kind} filter: {self}>"

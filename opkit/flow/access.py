@@ -72,9 +72,7 @@ class ClusterAccess:
         namespace = metadata(prepared).get("namespace")
         return Body.of(await self._writes.create(served, prepared, namespace, origin=self._origin))
 
-    async def apply(
-        self, body: Mapping[str, Any], owner: Mapping[str, Any] | None = None, force: bool = False
-    ) -> Body:
+    async def apply(self, body: Mapping[str, Any], owner: Mapping[str, Any] | None = None, force: bool = False) -> Body:
         """
         Server-side apply in the operator's name: create it, or change just the fields that it names.
 
@@ -121,9 +119,7 @@ class ClusterAccess:
         """Put this body in the place of the one on the server. Raises `Conflict` if that has changed since."""
         served, prepared = await self._prepare(body, None)
         meta = metadata(prepared)
-        answer = await self._writes.replace(
-            served, meta["name"], meta.get("namespace"), prepared, origin=self._origin
-        )
+        answer = await self._writes.replace(served, meta["name"], meta.get("namespace"), prepared, origin=self._origin)
         return Body.of(answer)
 
     async def delete(
@@ -180,9 +176,7 @@ class ClusterAccess:
             return namespace
         return self._namespace
 
-    async def _prepare(
-        self, body: Mapping[str, Any], owner: Mapping[str, Any] | None
-    ) -> tuple[Resource, Raw]:
+    async def _prepare(self, body: Mapping[str, Any], owner: Mapping[str, Any] | None) -> tuple[Resource, Raw]:
         """A copy of the body, complete: with its namespace and its owner."""
         prepared: Raw = clone(dict(body))
         api_version, kind = prepared.get("apiVersion"), prepared.get("kind")
@@ -251,9 +245,7 @@ class BlockingAccess:
     def create(self, body: Mapping[str, Any], owner: Mapping[str, Any] | None = None) -> Body:
         return self._wait(self._access.create(body, owner))
 
-    def apply(
-        self, body: Mapping[str, Any], owner: Mapping[str, Any] | None = None, force: bool = False
-    ) -> Body:
+    def apply(self, body: Mapping[str, Any], owner: Mapping[str, Any] | None = None, force: bool = False) -> Body:
         return self._wait(self._access.apply(body, owner, force))
 
     def patch(
@@ -269,9 +261,7 @@ class BlockingAccess:
     def replace(self, body: Mapping[str, Any]) -> Body:
         return self._wait(self._access.replace(body))
 
-    def delete(
-        self, resource: ResourceName, name: str, namespace: str | None = None, uid: str | None = None
-    ) -> None:
+    def delete(self, resource: ResourceName, name: str, namespace: str | None = None, uid: str | None = None) -> None:
         self._wait(self._access.delete(resource, name, namespace, uid))
 
     def attach_finalizer(self, name: str) -> None:

@@ -106,25 +106,19 @@ class Assembly:
     async def _rooms(self, cluster: Cluster) -> AsyncIterator[Watches]:
         """The rooms, for as long as they are lived in."""
         settings = self.settings
-        writes = Writes(
-            cluster, lambda resource: self.watches.get(resource) if self.watches else None, self._onlooker
-        )
+        writes = Writes(cluster, lambda resource: self.watches.get(resource) if self.watches else None, self._onlooker)
         self.runtime = runtime = Runtime(
             clock=self.clock,
             random=self._random,
             settings=settings,
             writes=writes,
-            invoker=Invoker(
-                settings.parallel.threads or settings.parallel.limit, self._clients, self._onlooker.gate
-            ),
+            invoker=Invoker(settings.parallel.threads or settings.parallel.limit, self._clients, self._onlooker.gate),
             events=EventPoster(cluster, self.clock, settings.name, lambda: writes.fenced),
             memo=self._memo,
             loop=asyncio.get_running_loop(),
             onlooker=self._onlooker,
         )
-        self.watches = watches = Watches(
-            self.plan, runtime, namespaces=self._namespaces, clusterwide=self._clusterwide
-        )
+        self.watches = watches = Watches(self.plan, runtime, namespaces=self._namespaces, clusterwide=self._clusterwide)
         try:
             yield watches
         finally:

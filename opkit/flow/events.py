@@ -92,9 +92,7 @@ class EventPoster:
             self._counts.popitem(last=False)
         return count
 
-    def _body(
-        self, raw: Raw, name: str, namespace: str, reason: str, message: str, type_: str, now: str
-    ) -> Raw:
+    def _body(self, raw: Raw, name: str, namespace: str, reason: str, message: str, type_: str, now: str) -> Raw:
         meta = metadata(raw)
         involved = {
             "apiVersion": raw.get("apiVersion"),

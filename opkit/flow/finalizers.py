@@ -162,4 +162,3 @@ def _removing(raw: Raw, name: str) -> list[Raw] | None:
     if metadata(raw).get("uid"):
         guard.insert(0, {"op": "test", "path": "/metadata/uid", "value": metadata(raw)["uid"]})
     return [*guard, {"op": "remove", "path": path}]
-

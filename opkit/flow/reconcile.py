@@ -175,8 +175,7 @@ def _report_of(returned: Any, handler: Handler, run: Run) -> Report:
         return Report(Outcome.SUCCESS, run=run)
     if not isinstance(returned, Result):
         error = TypeError(
-            f"{handler.name} returned {type(returned).__name__}; "
-            "return None, opkit.success(...) or opkit.failure(...)"
+            f"{handler.name} returned {type(returned).__name__}; return None, opkit.success(...) or opkit.failure(...)"
         )
         return _failed(run, error, str(error))
     if returned.ok:

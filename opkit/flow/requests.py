@@ -103,9 +103,7 @@ def _revives(one: Request, other: Request) -> bool:
     """
     for given_up, arriving in ((one, other), (other, one)):
         if given_up.triggers == _RESYNC and given_up.attempt > 1:
-            return Trigger.MANUAL in arriving.triggers or (
-                arriving.generation is None and arriving.triggers <= CHANGES
-            )
+            return Trigger.MANUAL in arriving.triggers or (arriving.generation is None and arriving.triggers <= CHANGES)
     return False
 
 

@@ -271,8 +271,7 @@ def is_permanent(error: BaseException | None) -> bool:
 def _is_named(error: BaseException | None, name: str) -> bool:
     # By name, so that kopf need not be imported to know its errors: whoever raises one has imported it.
     return any(
-        cls.__name__ == name and cls.__module__.partition(".")[0] in ("opkit", "kopf")
-        for cls in type(error).__mro__
+        cls.__name__ == name and cls.__module__.partition(".")[0] in ("opkit", "kopf") for cls in type(error).__mro__
     )
 
 

@@ -194,9 +194,7 @@ class Served:
 
     # From outside.
 
-    def trigger(
-        self, name: str, namespace: str | None, after: float, controller: str | None, trigger: Trigger
-    ) -> bool:
+    def trigger(self, name: str, namespace: str | None, after: float, controller: str | None, trigger: Trigger) -> bool:
         """Ask for runs of the object that has this name now; whether any was accepted."""
         accepted = [
             pipeline.schedule_named(name, namespace, after, trigger)

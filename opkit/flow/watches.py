@@ -35,9 +35,7 @@ class _Running:
 class Watches:
     """All streams of an operator, and the resources they serve."""
 
-    def __init__(
-        self, plan: Plan, runtime: Runtime, *, namespaces: frozenset[str], clusterwide: bool
-    ) -> None:
+    def __init__(self, plan: Plan, runtime: Runtime, *, namespaces: frozenset[str], clusterwide: bool) -> None:
         self._plan = plan
         self._runtime = runtime
         self._namespaces = namespaces

@@ -37,9 +37,7 @@ class Watched(Protocol):
 class Writes:
     """The door. `watched` tells which resources are watched at this moment."""
 
-    def __init__(
-        self, cluster: Cluster, watched: Callable[[Resource], Watched | None], onlooker: Onlooker
-    ) -> None:
+    def __init__(self, cluster: Cluster, watched: Callable[[Resource], Watched | None], onlooker: Onlooker) -> None:
         self.cluster = cluster
         self._watched = watched
         self._onlooker = onlooker
@@ -73,9 +71,7 @@ class Writes:
     ) -> Raw:
         name = metadata(body).get("name")
         write = Write("create", resource, name, namespace, None, body)
-        return await self._send(
-            write, lambda: self.cluster.create(resource, body, namespace), origin, created=True
-        )
+        return await self._send(write, lambda: self.cluster.create(resource, body, namespace), origin, created=True)
 
     async def apply(
         self,

@@ -133,9 +133,7 @@ class _Compiler:
         else:
             message = f"a {_NOUNS[type(declaration)]} for {resource}, which has no reconcile handler"
             served = ", ".join(str(group.resource) for group in self._groups)
-            message += (
-                f" (there are handlers for {served}; name the resource in the same words)" if served else ""
-            )
+            message += f" (there are handlers for {served}; name the resource in the same words)" if served else ""
         self.problems.add(declaration.place, message)
         return None
 
@@ -160,8 +158,6 @@ class _Compiler:
                 name = handler.name if declaration.id is None else declaration.id
                 self.problems.attempt(declaration.place, options.text, name, "id")
                 if name in found:
-                    self.problems.add(
-                        declaration.place, f"there is a probe {name!r} already; name this one by id="
-                    )
+                    self.problems.add(declaration.place, f"there is a probe {name!r} already; name this one by id=")
                 found[name] = handler
         return tuple(found.items())

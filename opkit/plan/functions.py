@@ -45,9 +45,7 @@ def compile_handler(declaration: Declaration, role: Role, problems: Problems) ->
     )
 
 
-def compile_filter(
-    value: Any, kind: FilterKind, what: str, place: Place, problems: Problems
-) -> Filter | None:
+def compile_filter(value: Any, kind: FilterKind, what: str, place: Place, problems: Problems) -> Filter | None:
     """Check a filter and each function in it."""
     found = problems.attempt(place, options.event_filter, value, kind, what)
     if found is not None:

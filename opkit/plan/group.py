@@ -86,10 +86,7 @@ class Group:
         default = function_name(declaration.function)
         if declaration.controller is None:
             return default
-        return (
-            self.problems.attempt(declaration.place, options.text, declaration.controller, "controller")
-            or default
-        )
+        return self.problems.attempt(declaration.place, options.text, declaration.controller, "controller") or default
 
     def _knows(self, declaration: FilterDeclaration | DeleteDeclaration, what: str, names: list[str]) -> bool:
         """Whether the controller that is named exists. Without any, another problem is told elsewhere."""
@@ -147,16 +144,13 @@ class Group:
             reconcile=compile_handler(declaration, Role.RECONCILE, self.problems),
             delete=delete,
             filters=compile_filters(declaration, filters, self.problems),
-            default_filters=attempt(place, options.flag, declaration.default_filters, "default_filters")
-            is not False,
+            default_filters=attempt(place, options.flag, declaration.default_filters, "default_filters") is not False,
             label_selector=attempt(place, options.label_selector, declaration.label_selector),
             field_selector=attempt(place, options.field_selector, declaration.field_selector),
             owns=attempt(place, options.resources, declaration.owns, "owns") or (),
             strategy=attempt(place, options.strategy, declaration.strategy),
             retry=attempt(place, options.retry, declaration.retry),
-            timeout=attempt(
-                place, options.duration, declaration.timeout, "timeout", off="None means no timeout"
-            ),
+            timeout=attempt(place, options.duration, declaration.timeout, "timeout", off="None means no timeout"),
             resync=attempt(place, options.duration, declaration.resync, "resync", off="None turns it off"),
             resync_set=declaration.resync_set,
         )
@@ -221,9 +215,7 @@ class Group:
         each = attempt(place, options.flag, declaration.each, "each") is True
         if declaration.interval is None:
             self.problems.add(place, "@opkit.poll needs interval=, in seconds")
-        interval = attempt(
-            place, options.duration, declaration.interval, "interval", off="it can't be turned off"
-        )
+        interval = attempt(place, options.duration, declaration.interval, "interval", off="it can't be turned off")
         role = Role.POLL_EACH if each else Role.POLL
         return Poll(
             of=self.resource,

@@ -92,9 +92,7 @@ def _check_selector(value: Any, what: str) -> None:
 def resource(value: Any, what: str) -> ResourceSelector:
     """A resource in an option: a bare name, or the words of a decorator as a tuple."""
     if not isinstance(value, (str, tuple, list)):
-        raise TypeError(
-            f'{what} is a resource, as in "webapps" or ("example.com", "v1", "webapps"), not {value!r}'
-        )
+        raise TypeError(f'{what} is a resource, as in "webapps" or ("example.com", "v1", "webapps"), not {value!r}')
     try:
         return named(value)
     except TypeError as error:
@@ -106,9 +104,7 @@ def resources(value: Any, what: str) -> tuple[ResourceSelector, ...]:
     if isinstance(value, str):
         value = (value,)
     if not isinstance(value, Iterable):
-        raise TypeError(
-            f'{what} is a list of resources, as in ["pods", ("apps", "v1", "deployments")], not {value!r}'
-        )
+        raise TypeError(f'{what} is a list of resources, as in ["pods", ("apps", "v1", "deployments")], not {value!r}')
     found = tuple(resource(item, f"a resource in {what}") for item in value)
     return tuple(dict.fromkeys(found))
 
@@ -119,9 +115,7 @@ def event_filter(value: Any, kind: FilterKind, what: str) -> Filter | None:
         return None
     if isinstance(value, Filter):
         if value.kind not in (kind, FilterKind.GENERIC):
-            raise TypeError(
-                f"{what} wants a filter of kind {kind} or generic; `{value}` is one of kind {value.kind}"
-            )
+            raise TypeError(f"{what} wants a filter of kind {kind} or generic; `{value}` is one of kind {value.kind}")
         return value
     if not callable(value):
         raise TypeError(f"{what} is a filter or a function, not {value!r}")
@@ -133,9 +127,7 @@ def finalizer_name(value: Any, function: Any, group: str | None) -> str:
     if value is None:
         if not group:
             where = "of the core group" if group == "" else "whose group is not named here"
-            raise ValueError(
-                f'a finalizer for a resource {where} needs a name, as in name="example.com/cleanup"'
-            )
+            raise ValueError(f'a finalizer for a resource {where} needs a name, as in name="example.com/cleanup"')
         value = f"{group}/{function_name(function).replace('_', '-').strip('-')}"
     domain, slash, name = value.partition("/") if isinstance(value, str) else ("", "", "")
     if not slash or not _DOMAIN.fullmatch(domain) or not _FINALIZER.fullmatch(name):

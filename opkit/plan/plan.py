@@ -53,7 +53,8 @@ class Handler:
         Looked up in its module each time, so that a test that patches the module patches the operator.
         """
         if self.is_global:
-            return self.function.__globals__.get(self.function.__name__, self.function)  # type: ignore[no-any-return]
+            found: Callable[..., Any] = self.function.__globals__.get(self.function.__name__, self.function)
+            return found
         return self.function
 
 

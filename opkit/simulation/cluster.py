@@ -147,9 +147,7 @@ class SimulatedCluster:
         """Gives the object as it was left; one that is gone at once has no `deletionTimestamp`."""
 
         def request(endpoint: Endpoint) -> Raw:
-            return endpoint.decode(
-                self.store.delete(endpoint, name, namespace, DeleteOptions(uid=uid)).record
-            )
+            return endpoint.decode(self.store.delete(endpoint, name, namespace, DeleteOptions(uid=uid)).record)
 
         return await self._request("delete", resource, None, request)
 

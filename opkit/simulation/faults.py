@@ -71,9 +71,7 @@ class Failure:
         self._rules = rules
         self._what = (_SAME_VERB.get(verb, verb), resource, subresource)
 
-    def once(
-        self, status: int = 500, reason: str = "", message: str = "", retry_after: float | None = None
-    ) -> Failure:
+    def once(self, status: int = 500, reason: str = "", message: str = "", retry_after: float | None = None) -> Failure:
         """Refuse the next such request."""
         return self.times(1, status, reason, message, retry_after)
 
@@ -103,9 +101,7 @@ class Failure:
 class Stream:
     """One open watch, as its server shows it to the plan. The callbacks are called synchronously."""
 
-    def __init__(
-        self, resource: str, end: Callable[[ApiError], None], wake: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, resource: str, end: Callable[[ApiError], None], wake: Callable[[], None] = lambda: None) -> None:
         self.resource = resource
         self.is_silent = False
         self.is_held = False
@@ -230,6 +226,4 @@ def error(status: int, reason: str = "", message: str = "", retry_after: float |
     if status == 0:
         return ApiError.of(0, message=message or "there was no answer")
     reason = reason or _REASONS.get(status, "")
-    return ApiError.of(
-        status, reason, message or f"told to fail with {status} {reason}", retry_after=retry_after
-    )
+    return ApiError.of(status, reason, message or f"told to fail with {status} {reason}", retry_after=retry_after)

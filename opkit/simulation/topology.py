@@ -34,18 +34,14 @@ def resources(store: Store) -> list[Resource]:
     return found
 
 
-def of(
-    store: Store, selectors: Iterable[ResourceSelector], patterns: frozenset[str], clusterwide: bool
-) -> Topology:
+def of(store: Store, selectors: Iterable[ResourceSelector], patterns: frozenset[str], clusterwide: bool) -> Topology:
     """The topology as it is now. Without patterns all namespaces are meant."""
     served = resources(store)
     found = frozenset(resource for selector in selectors for resource in selector.select(served))
     if clusterwide or not patterns:
         return Topology(found, frozenset({None}))
     names = [record.name for record in store.records(store.endpoint("", "v1", "namespaces"))]
-    return Topology(
-        found, frozenset(name for name in names if any(matches(name, pattern) for pattern in patterns))
-    )
+    return Topology(found, frozenset(name for name in names if any(matches(name, pattern) for pattern in patterns)))
 
 
 def matches(name: str, pattern: str) -> bool:

@@ -208,9 +208,7 @@ class FakeEventInjector(Observations):
         open_streams = list(self._faults.streams())
         streaming = statistics.listed and len(open_streams) >= len(statistics.streams)
         silent = any(stream.is_silent for stream in open_streams)
-        return (
-            not streaming or silent or bool(statistics.running) or operator.next_due(ignoring=_RESYNC) is not None
-        )
+        return not streaming or silent or bool(statistics.running) or operator.next_due(ignoring=_RESYNC) is not None
 
     def _who_waits(self, within: float, timer: float | None) -> str:
         running = [call for call in self._recorder.calls if call.outcome is None]
@@ -298,9 +296,7 @@ class FakeEventInjector(Observations):
 
             def ask() -> None:
                 answers.append(
-                    process.operator.trigger(
-                        tuple(target.resource), target.name, target.namespace, after, controller
-                    )
+                    process.operator.trigger(tuple(target.resource), target.name, target.namespace, after, controller)
                 )
 
             answers: list[bool] = []

@@ -224,7 +224,7 @@ class KubeServer:
                 raise KubeServerError(f"{process.name} ended at once; the end of its log: {process.log_tail()}")
             if time.monotonic() > deadline:
                 raise KubeServerError(f"{process.name} was not ready in {self._timeout:g} s: {process.log_tail()}")
-            time.sleep(_POLL)
+            time.sleep(_POLL)  # a process that starts tells nobody when it is ready
 
     def _is_ready(self) -> bool:
         if not self.certificate.exists():

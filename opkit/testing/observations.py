@@ -66,9 +66,7 @@ class Observations(Outside):
             for pipeline, request in served.waiting():
                 if uid in (None, request.key):
                     due_in = request.due - self.now
-                    found.append(
-                        Scheduled(request.key, due_in, request.triggers, request.attempt, pipeline.name)
-                    )
+                    found.append(Scheduled(request.key, due_in, request.triggers, request.attempt, pipeline.name))
         return sorted(found, key=lambda one: one.due_in)
 
     def refused(self, ref: Reference | None = None) -> Sequence[Refused]:

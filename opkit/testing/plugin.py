@@ -11,7 +11,7 @@ The pytest plugin: fixtures and options. Imports nothing optional, and costs not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -93,13 +93,11 @@ def event_injector(request: pytest.FixtureRequest) -> Iterator[Callable[..., Fak
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
-) -> Iterator[None]:
-    report: pytest.TestReport = yield  # type: ignore[assignment]  # pluggy's wrappers are sent the result
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
     for injector in item.stash.get(_INJECTORS, []) if report.failed else ():
-        report.sections.append(
-            (f"opkit timeline (repeat with --opkit-seed={injector.seed})", injector.timeline(_LAST))
-        )
-    return report  # type: ignore[return-value]
+        report.sections.append((f"opkit timeline (repeat with --opkit-seed={injector.seed})", injector.timeline(_LAST)))
+    return report
 
 
 @pytest.fixture

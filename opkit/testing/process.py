@@ -113,5 +113,3 @@ class _Connection(SimulatedCluster):
     def _check(self) -> None:
         if self.is_cut:
             raise ApiError.of(0, message="this process is dead")
-
-

@@ -121,6 +121,11 @@ _job = _Current()
 class VirtualLoop(asyncio.BaseEventLoop):
     """The loop. Not thread-safe but for the jobs that it runs itself."""
 
+    # What the base class keeps, and its published types leave out.
+    _scheduled: list[Any]
+    _ready: collections.deque[asyncio.Handle]
+    _thread_id: int | None
+
     def __init__(self, seed: int = 0) -> None:
         super().__init__()
         self._now = 0.0
@@ -153,7 +158,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             raise RuntimeError("only a handler's own thread can wait for a loop with virtual time")
         return job.wait(coroutine)
 
-    def call_soon_threadsafe(  # type: ignore[override]
+    def call_soon_threadsafe(  # type: ignore[override]  # the base class takes any context as well
         self, callback: Callable[..., Any], *args: Any, context: Any = None
     ) -> asyncio.Handle:
         # Threads and loop take turns, so this is as safe as any other call.
@@ -164,7 +169,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _run_once(self) -> None:
         """One iteration: everything that can run now, or else a jump of the clock to the next timer."""
-        scheduled, ready = self._scheduled, self._ready  # type: ignore[attr-defined]
+        scheduled, ready = self._scheduled, self._ready
         while scheduled and (scheduled[0]._cancelled or scheduled[0]._when <= self._now):
             timer = heapq.heappop(scheduled)
             timer._scheduled = False
@@ -204,7 +209,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Cancelled timers are dropped when their time comes, or when they are many."""
         self._cancelled_timers = getattr(self, "_cancelled_timers", 0) + 1
-        scheduled = self._scheduled  # type: ignore[attr-defined]
+        scheduled = self._scheduled
         if self._cancelled_timers > 100 and self._cancelled_timers * 2 > len(scheduled):
             self._cancelled_timers = 0
             scheduled[:] = [timer for timer in scheduled if not timer._cancelled]
@@ -229,7 +234,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def next_timer(self) -> float | None:
         """When the next timer is due."""
-        times = [timer._when for timer in self._scheduled if not timer._cancelled]  # type: ignore[attr-defined]
+        times = [timer._when for timer in self._scheduled if not timer._cancelled]
         return min(times, default=None)
 
     def fail(self, error: BaseException) -> None:
@@ -239,7 +244,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def waiting_tasks(self) -> list[str]:
         """Who waits for what, for an error that says so."""
         return [f"{task.get_name()}: {_where(task)}" for task in asyncio.all_tasks(self)]
-
 
 
 _STEPS = ("TaskStepMethWrapper", "TaskWakeupMethWrapper")
@@ -309,13 +313,13 @@ def no_real_sleep(loop: VirtualLoop) -> Iterator[None]:
     """Report every `time.sleep` of what the loop runs, by the name of who called it, for the time of the block."""
 
     def sleep(seconds: Any) -> None:
-        if threading.get_ident() != loop._thread_id and _job.current is None:  # type: ignore[attr-defined]
+        if threading.get_ident() != loop._thread_id and _job.current is None:
             _REALLY_SLEEP(seconds)  # a thread that is none of ours
             return
         instead = "use `await asyncio.sleep()`, or a result's requeue_after"
         loop.fail(RealSleep(f"{_caller()} sleeps for real; {instead}"))
 
-    before, time.sleep = time.sleep, sleep
+    before, time.sleep = time.sleep, sleep  # whoever imported the module sleeps by its attribute
     try:
         yield
     finally:

@@ -1,5 +1,7 @@
 """Two targets for one suite: the embedded server, and a real one."""
 
+import contextlib
+
 import pytest
 
 from opkit.testing.embedded import EmbeddedCluster
@@ -8,34 +10,40 @@ from . import definitions
 from .client import GROUP, Api, eventually, unique
 
 
+@contextlib.contextmanager
+def prepared(server):
+    """A client of the server, with the suite's own resources established."""
+    api = Api(server.url, server.token, getattr(server, "certificate", None))
+    try:
+        for body in definitions.ALL:
+            api.post(definitions.CRDS, body).ok(201)
+        for body in definitions.ALL:
+            names, version = body["spec"]["names"], body["spec"]["versions"][0]["name"]
+            eventually(lambda path=f"/apis/{GROUP}/{version}/{names['plural']}": api.get(path).status == 200)
+        yield api
+    finally:
+        api.close()
+
+
 @pytest.fixture(scope="session")
 def embedded():
-    with EmbeddedCluster() as server:
-        yield server
-
-
-@pytest.fixture(scope="session", params=[pytest.param("embedded"), pytest.param("kube", marks=pytest.mark.kube)])
-def target(request):
-    """The server under test: whatever a test says has to be true of both."""
-    return request.getfixturevalue(request.param)
+    with EmbeddedCluster() as server, prepared(server) as api:
+        yield api
 
 
 @pytest.fixture(scope="session")
-def prepared(target):
-    """The target's client, with the suite's own resources established."""
-    api = Api(target.url, target.token, getattr(target, "certificate", None))
-    for body in definitions.ALL:
-        api.post(definitions.CRDS, body).ok(201)
-    for body in definitions.ALL:
-        names, version = body["spec"]["names"], body["spec"]["versions"][0]["name"]
-        eventually(lambda path=f"/apis/{GROUP}/{version}/{names['plural']}": api.get(path).status == 200)
-    yield api
-    api.close()
+def real(kube):
+    with prepared(kube) as api:
+        yield api
 
 
-@pytest.fixture
-def api(prepared):
-    return prepared
+@pytest.fixture(
+    scope="session",
+    params=[pytest.param("embedded"), pytest.param("real", id="kube", marks=pytest.mark.kube)],
+)
+def api(request):
+    """The target: whatever a test says has to be true of both."""
+    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture

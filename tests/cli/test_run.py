@@ -150,9 +150,7 @@ def test_without_a_cluster_it_says_how_to_name_one(folder):
     assert len(result.stderr.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    "content", [pytest.param(None, id="missing"), pytest.param("{not: [yaml", id="broken")]
-)
+@pytest.mark.parametrize("content", [pytest.param(None, id="missing"), pytest.param("{not: [yaml", id="broken")])
 def test_a_kubeconfig_that_cant_be_read_is_told(folder, content):
     """A kubeconfig that is missing or broken is told in one line that names it."""
     path = folder / "config"

@@ -255,9 +255,7 @@ def test_the_health_listens_on_loopback_without_a_host(monkeypatch, url, host):
 def test_every_listening_socket_of_the_package_is_known():
     """A new door has to be added here, with the test of its default."""
     opening = re.compile(r"TCPSite\(|_server\(host|create_server\(|UnixSite\(|SockSite\(|^import socket", re.MULTILINE)
-    found = {
-        path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if opening.search(path.read_text())
-    }
+    found = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if opening.search(path.read_text())}
     doors = {"apiserver/server.py", "health.py", "trigger_server.py"}
     probes = {"testing/kube.py"}  # asks the system for free ports on loopback
     assert found - probes == doors

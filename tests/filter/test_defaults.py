@@ -35,13 +35,9 @@ DELETED = {"deletionTimestamp": "2020-01-01T00:00:00Z", "finalizers": ["a/b"]}
         pytest.param(body(generation=None), body(generation=None), True, id="null"),
         pytest.param({"metadata": None}, {}, True, id="no-metadata"),
         pytest.param(body(generation=1, labels={"a": "b"}), body(generation=1), False, id="labels"),
-        pytest.param(
-            body(generation=1, finalizers=["x/y"]), body(generation=1), False, id="foreign-finalizer"
-        ),
+        pytest.param(body(generation=1, finalizers=["x/y"]), body(generation=1), False, id="foreign-finalizer"),
         pytest.param(body(generation=1, **DELETED), body(generation=1), True, id="just-marked"),
-        pytest.param(
-            body(generation=1, **DELETED), body(generation=1, **DELETED), False, id="marked-unchanged"
-        ),
+        pytest.param(body(generation=1, **DELETED), body(generation=1, **DELETED), False, id="marked-unchanged"),
         pytest.param(
             body(generation=1, **{**DELETED, "finalizers": []}),
             body(generation=1, **DELETED),

@@ -70,9 +70,7 @@ def test_update_filter_gets_new_then_old():
         pytest.param(lambda body, unknown: [body, unknown], [1, 2], id="both"),
         pytest.param(lambda *args: list(args), [1, 2], id="varargs"),
         pytest.param(lambda body, unknown=None: [body, unknown], [1, 2], id="optional-second"),
-        pytest.param(
-            lambda body, *, strict=False: [body, strict], [1, False], id="keyword-only-is-not-passed"
-        ),
+        pytest.param(lambda body, *, strict=False: [body, strict], [1, False], id="keyword-only-is-not-passed"),
     ],
 )
 def test_delete_filter_gets_what_its_signature_takes(function, expected):

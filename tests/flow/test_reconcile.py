@@ -39,9 +39,7 @@ def test_nonsense_for_a_result_is_a_failure(run_once, returned):
     assert call.outcome == "failure" and "opkit.success" in str(call.error)
 
 
-@pytest.mark.parametrize(
-    "error", [ValueError("x"), SystemExit(3), KeyboardInterrupt(), BaseException("x")], ids=repr
-)
+@pytest.mark.parametrize("error", [ValueError("x"), SystemExit(3), KeyboardInterrupt(), BaseException("x")], ids=repr)
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "plain"])
 def test_whatever_a_handler_raises_is_a_failure_of_its_run(run_once, error, is_async):
     """It must not end the operator."""

@@ -261,9 +261,7 @@ def cleaning(registry, calls):
         pytest.param("keep", ["reconcile"], True, id="keep"),
     ],
 )
-def test_finalizers_of_what_left_the_last_selector(
-    event_injector, registry, strategy, policy, expected_calls, is_held
-):
+def test_finalizers_of_what_left_the_last_selector(event_injector, registry, strategy, policy, expected_calls, is_held):
     """An object that leaves the last selector must not become undeletable."""
     calls = []
     cleaning(registry, calls)

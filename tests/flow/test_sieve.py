@@ -268,9 +268,7 @@ def test_without_default_filters_and_without_own_every_update_is_accepted(webapp
 
 def test_without_default_filters_the_own_filter_alone_decides(webapps):
     """Also against what the default ones would accept."""
-    op = webapps(
-        default_filters=False, on_update=opkit.filter.update(lambda new, old: new.status != old.status)
-    )
+    op = webapps(default_filters=False, on_update=opkit.filter.update(lambda new, old: new.status != old.status))
     web = op.add("webapps", "shop", spec={"n": 1})
     op.settle()
     op.modify(web, {"spec": {"n": 2}})
@@ -283,9 +281,7 @@ def test_without_default_filters_the_own_filter_alone_decides(webapps):
 
 def test_own_filters_only_narrow(webapps):
     """Nothing forces an event past the default filters."""
-    op = webapps(
-        on_update=opkit.filter.update(lambda new, old: True), generic=opkit.filter.generic(lambda body: True)
-    )
+    op = webapps(on_update=opkit.filter.update(lambda new, old: True), generic=opkit.filter.generic(lambda body: True))
     web = op.add("webapps", "shop")
     op.settle()
     op.modify_status(web, {"phase": "Ready"})

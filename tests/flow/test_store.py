@@ -135,9 +135,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.writes.remove(write)
         if write.answer is not None and write.answer["metadata"]["uid"] not in self.store and not write.created:
             self.unknowable.add(write.answer["metadata"]["resourceVersion"])
-        self._note(
-            self.store.end_write(write.name, "default", write.answer, origin="me", created=write.created)
-        )
+        self._note(self.store.end_write(write.name, "default", write.answer, origin="me", created=write.created))
 
     # The stream.
 

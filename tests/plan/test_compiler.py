@@ -137,9 +137,7 @@ def test_generic_filter_in_a_specific_option(registry):
     paused = opkit.filter.generic(lambda body: False)
     opkit.reconcile(*WEB, on_update=~paused, on_delete=paused, on_add=lambda body: True)(cleanup)
     filters = only_controller(registry).filters
-    assert (
-        filters.update.accepts({}, {}) and not filters.delete.accepts({}, False) and filters.add.accepts({})
-    )
+    assert filters.update.accepts({}, {}) and not filters.delete.accepts({}, False) and filters.add.accepts({})
 
 
 def test_filter_value_under_a_declaring_decorator(registry, web):
@@ -154,9 +152,7 @@ def test_filter_value_under_a_declaring_decorator(registry, web):
     "words, name",
     [
         pytest.param(WEB, "example.com/drop-dns-record", id="full"),
-        pytest.param(
-            ("webapps",), "example.com/drop-dns-record", id="bare-with-the-group-known-from-elsewhere"
-        ),
+        pytest.param(("webapps",), "example.com/drop-dns-record", id="bare-with-the-group-known-from-elsewhere"),
     ],
 )
 def test_finalizer_default_name(registry, web, words, name):
@@ -248,26 +244,16 @@ BAD_OPTIONS = [
     pytest.param({"timeout": 0}, "timeout must be more than zero seconds", id="zero-timeout"),
     pytest.param({"timeout": "5"}, "timeout must be seconds or a timedelta, not '5'", id="text-timeout"),
     pytest.param({"timeout": True}, "timeout must be seconds or a timedelta, not True", id="bool-timeout"),
-    pytest.param(
-        {"resync": float("nan")}, "resync must be finite and not negative, not nan", id="nan-resync"
-    ),
-    pytest.param(
-        {"resync": float("inf")}, "resync must be finite and not negative, not inf", id="endless-resync"
-    ),
-    pytest.param(
-        {"resync": 0}, "resync must be more than zero seconds, not 0; None turns it off", id="zero-resync"
-    ),
+    pytest.param({"resync": float("nan")}, "resync must be finite and not negative, not nan", id="nan-resync"),
+    pytest.param({"resync": float("inf")}, "resync must be finite and not negative, not inf", id="endless-resync"),
+    pytest.param({"resync": 0}, "resync must be more than zero seconds, not 0; None turns it off", id="zero-resync"),
     pytest.param({"retry": 3}, "retry is an opkit.Retry(...), not 3", id="retry"),
-    pytest.param(
-        {"strategy": "always"}, "strategy is opkit.ReconcileStrategy.BY_GENERATION or", id="strategy"
-    ),
+    pytest.param({"strategy": "always"}, "strategy is opkit.ReconcileStrategy.BY_GENERATION or", id="strategy"),
     pytest.param({"default_filters": 1}, "default_filters is True or False, not 1", id="default-filters"),
     pytest.param({"controller": ""}, "controller is a text that is not empty, not ''", id="empty-controller"),
     pytest.param({"controller": 7}, "controller is a text that is not empty, not 7", id="controller"),
     pytest.param({"label_selector": "a in (b"}, "label_selector='a in (b'", id="label-selector"),
-    pytest.param(
-        {"label_selector": ["a=b"]}, "label_selector is a text in Kubernetes' syntax", id="label-list"
-    ),
+    pytest.param({"label_selector": ["a=b"]}, "label_selector is a text in Kubernetes' syntax", id="label-list"),
     pytest.param({"field_selector": "metadata.name"}, "field_selector='metadata.name'", id="field-selector"),
     pytest.param(
         {"label_selector": "a=b", "field_selector": "metadata.name=x"},
@@ -276,9 +262,7 @@ BAD_OPTIONS = [
     ),
     pytest.param({"owns": 5}, "owns is a list of resources", id="owns-number"),
     pytest.param({"owns": [5]}, "a resource in owns is a resource, as in", id="owns-numbers"),
-    pytest.param(
-        {"owns": ("apps/v1", "deployments")}, "give group/version and name as two words", id="owns-words"
-    ),
+    pytest.param({"owns": ("apps/v1", "deployments")}, "give group/version and name as two words", id="owns-words"),
     pytest.param({"on_update": 5}, "on_update is a filter or a function, not 5", id="no-filter"),
     pytest.param(
         {"on_add": opkit.filter.update(lambda new, old: True)},
@@ -451,9 +435,7 @@ def test_own_queue_serves_one_controller(registry, web):
     assert len(registry.compile(settings).resources[0].controllers) == 2
     settings.queue.strategy = object()
     (problem,) = problems(registry, settings)
-    assert (
-        "a second controller for webapps.v1.example.com" in problem and "QueueStrategy.IN_MEMORY" in problem
-    )
+    assert "a second controller for webapps.v1.example.com" in problem and "QueueStrategy.IN_MEMORY" in problem
 
 
 async def _async_filter(*args):
@@ -508,9 +490,7 @@ def test_bad_order(registry, web, order):
     assert problem.startswith("order is a whole number")
 
 
-@pytest.mark.parametrize(
-    "declare", [lambda: None, lambda: opkit.startup()(lambda: None)], ids=["empty", "startup"]
-)
+@pytest.mark.parametrize("declare", [lambda: None, lambda: opkit.startup()(lambda: None)], ids=["empty", "startup"])
 def test_no_handlers(registry, declare):
     """Without a reconcile handler there is nothing to do: that is a problem too."""
     declare()

@@ -16,9 +16,7 @@ def names(*words):
 @pytest.mark.parametrize(
     "words, expected",
     [
-        pytest.param(
-            ["webapps", ("example.com", "v1", "webapps")], ["webapps.v1.example.com"], id="bare-joins"
-        ),
+        pytest.param(["webapps", ("example.com", "v1", "webapps")], ["webapps.v1.example.com"], id="bare-joins"),
         pytest.param(
             [("example.com", "webapps"), "webapps", ("example.com/v1", "webapps")],
             ["webapps.v1.example.com"],

@@ -186,13 +186,16 @@ def test_it_works_beside_xdist(session):
 
 def test_it_costs_nothing_where_it_is_not_used(session):
     """Nothing of opkit but the plugin itself is loaded, and nothing optional."""
-    session("""
+    session(
+        """
         import sys
 
         def test_it():
             heavy = ("kopf", "aiohttp", "kubernetes", "opkit.flow", "opkit.simulation", "opkit.cli")
             assert not [name for name in sys.modules if name.startswith(heavy)]
-    """, apart=True).assert_outcomes(passed=1)
+    """,
+        apart=True,
+    ).assert_outcomes(passed=1)
 
 
 def test_a_session_without_a_real_server_skips_what_needs_one(session, monkeypatch):
