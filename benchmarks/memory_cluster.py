@@ -41,7 +41,7 @@ class MemoryCluster:
         await self._all_watched.wait()
 
     async def watch(
-        self, scope: WatchScope, *, since: str | None = None, patience: float | None = None
+        self, scope: WatchScope, *, since: str | None = None, cached: bool = False, patience: float | None = None
     ) -> AsyncGenerator[Batch, None]:
         yield Mark.BEGIN_LIST
         yield Mark.END_LIST

@@ -136,6 +136,10 @@ class WatchSettings(_Group):
     chunk_size: int = 500
     """Objects per page of a list."""
 
+    cached_first_list: bool = True
+    """Begin with what the server has at hand, as other frameworks do; its changes since then follow at once. Off, the
+    server reads everything from its database first, which takes it several times as long."""
+
     reconnect_backoff: float = 1.0
     """Seconds before a failed stream is started again the first time; doubled up to 32, with jitter."""
 

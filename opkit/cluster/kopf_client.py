@@ -9,9 +9,10 @@ tests/cluster/test_kopf_contract.py names what is missing when a new kopf change
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import urllib.parse
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import aiohttp
@@ -160,14 +161,10 @@ class KopfConnection:
     async def json(self, method: str, path: str, **options: Any) -> Raw:
         """Send one request; the decoded answer. Raises `ApiError`."""
         response = await self.request(method, path, **options)
-        try:
+        with reading(f"{method} {path}"):
             async with response:
                 answer: Raw = decode(await response.read())
                 return answer
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise Unreachable(f"the answer was cut: {words(error)}") from error
-        except ValueError as error:
-            raise ApiError(f"the answer to {method} {path} is not JSON", status=502) from error
 
     def namespace_matches(self, name: str, patterns: Iterable[str]) -> bool:
         """Whether a namespace is meant by one of the patterns, in kopf's syntax."""
@@ -176,6 +173,17 @@ class KopfConnection:
     def exact_namespaces(self, patterns: Iterable[str]) -> frozenset[str]:
         """Those of the patterns that are just names."""
         return frozenset(references.select_specific_namespaces(patterns))
+
+
+@contextlib.contextmanager
+def reading(request: str) -> Iterator[None]:
+    """What can go wrong while an answer is read and decoded, as `ApiError`."""
+    try:
+        yield
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        raise Unreachable(f"the answer was cut: {words(error)}") from error
+    except ValueError as error:
+        raise ApiError(f"the answer to {request} is not JSON", status=502) from error
 
 
 def _login_registry(logins: Iterable[Callable[..., Any]]) -> registries.OperatorRegistry:

@@ -17,8 +17,9 @@ import aiohttp
 from opkit.cluster.body import Raw
 from opkit.cluster.discovery import Discovery
 from opkit.cluster.kopf_answers import words
-from opkit.cluster.kopf_client import RETRIES, KopfConnection
+from opkit.cluster.kopf_client import RETRIES, KopfConnection, reading
 from opkit.cluster.lines import LineSplitter, WatchFailed, decode_events
+from opkit.cluster.listing import ListDecoder
 from opkit.cluster.protocol import Batch, EventType, Mark, PatchType, Topology, WatchScope
 from opkit.cluster.resource import Resource, ResourceSelector
 from opkit.cluster.scanning import scan_group, scan_groups
@@ -121,43 +122,57 @@ class KopfCluster(KopfConnection):
     # Lists and watches.
 
     async def _pages(
-        self, scope: WatchScope, backoffs: Sequence[float] = RETRIES
+        self, scope: WatchScope, backoffs: Sequence[float] = RETRIES, *, cached: bool = False
     ) -> AsyncGenerator[tuple[Sequence[Raw], str | None], None]:
         """
-        All pages of a list with the list's own version. An expired token raises 410: the list starts over.
+        The objects of a list in parts, each with the list's own version if it is known by then.
 
-        The next page is on its way while one is worked on: the server needs as long for it as we do.
+        An expired token of a page raises 410: the list starts over. The next page is on its way while one is worked
+        on: the server needs as long for it as we do.
         """
         path, params = scope.resource.path(scope.namespace), _selecting(scope)
         if self._chunk_size:
             params["limit"] = str(self._chunk_size)
 
-        def ask(**more: str) -> asyncio.Task[Any]:
-            return asyncio.ensure_future(self.json("get", path, params={**params, **more}, backoffs=backoffs))
+        def ask(**more: str) -> asyncio.Task[aiohttp.ClientResponse]:
+            return asyncio.ensure_future(self.request("get", path, params={**params, **more}, backoffs=backoffs))
 
-        coming: asyncio.Task[Any] | None = ask()
+        # Servers with a cache give all of it at once, whatever the limit; those without still make pages.
+        coming = ask(resourceVersion="0") if cached else ask()
         try:
-            while coming is not None:
-                answer = await coming
-                meta = answer.get("metadata") or {}
+            while True:
+                decoder = ListDecoder()
+                async with await coming as response:
+                    with reading(f"get {path}"):
+                        async for chunk in response.content.iter_any():
+                            if items := decoder.feed(chunk):
+                                yield _with_kind(items, scope.resource), None
+                        rest = decoder.end()
+                        if not isinstance(rest, dict):
+                            raise ValueError("a list is an object")
+                meta = rest.get("metadata") or {}
                 token = meta.get("continue")
-                coming = ask(**{"continue": token}) if token else None
-                items = _items(answer)
-                del answer
-                yield items, meta.get("resourceVersion")
+                if token:
+                    coming = ask(**{"continue": token})
+                items = rest.get("items") or []  # some servers say null for an empty list
+                del rest
+                yield _with_kind(items, scope.resource), meta.get("resourceVersion")
                 del items
+                if not token:
+                    return
         finally:
-            if coming is not None:
-                coming.cancel()
-                await asyncio.gather(coming, return_exceptions=True)
+            coming.cancel()
+            for answer in await asyncio.gather(coming, return_exceptions=True):
+                if isinstance(answer, aiohttp.ClientResponse):
+                    answer.close()
 
     async def watch(
-        self, scope: WatchScope, *, since: str | None = None, patience: float | None = None
+        self, scope: WatchScope, *, since: str | None = None, cached: bool = False, patience: float | None = None
     ) -> AsyncGenerator[Batch, None]:
         if since is None:
             yield Mark.BEGIN_LIST
             # Whoever keeps the stream alive waits between its tries, and tells what is wrong.
-            async with contextlib.aclosing(self._pages(scope, _NO_RETRIES)) as pages:
+            async with contextlib.aclosing(self._pages(scope, _NO_RETRIES, cached=cached)) as pages:
                 async for items, version in pages:
                     yield [(EventType.LISTED, item) for item in items]
                     del items
@@ -217,13 +232,11 @@ class KopfCluster(KopfConnection):
         return await self.json("get", path)
 
 
-def _items(answer: Raw) -> Sequence[Raw]:
+def _with_kind(items: Sequence[Raw], resource: Resource) -> Sequence[Raw]:
     """The objects of a list, each with its kind, which the items of built-in lists don't name."""
-    kind, api_version = str(answer.get("kind") or "").removesuffix("List"), answer.get("apiVersion")
-    items: Sequence[Raw] = answer.get("items") or []  # some servers say null for an empty list
     for item in items:
         if isinstance(item, dict) and "kind" not in item:
-            item["apiVersion"], item["kind"] = api_version, kind
+            item["apiVersion"], item["kind"] = resource.api_version, resource.kind
     return items
 
 

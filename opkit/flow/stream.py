@@ -94,6 +94,7 @@ class Stream:
         self._on_progress = on_progress
         self._version: str | None = None
         self._listed = False
+        self._nothing_seen = True
         self._last_sign = clock.now()
         self._failures = 0
         self._empty = 0
@@ -124,7 +125,11 @@ class Stream:
             self._lists += 1
         else:
             self._watches += 1
-        batches = self._cluster.watch(self.scope, since=since, patience=self._settings.inactivity_timeout)
+        # What lags behind can't take back what was seen before only as long as nothing was.
+        cached = self._settings.cached_first_list and self._nothing_seen
+        batches = self._cluster.watch(
+            self.scope, since=since, cached=cached, patience=self._settings.inactivity_timeout
+        )
         async with contextlib.aclosing(batches):
             async for batch in batches:
                 self._last_sign = self._clock.now()
@@ -143,6 +148,7 @@ class Stream:
                 self._on_progress()
             return False
         if batch:
+            self._nothing_seen = False
             self._remember_version(batch)
         # The version of the list comes as a bookmark right after it, before the watch is even asked for.
         alive = bool(batch) and not self._just_listed and batch[-1][0] != "LISTED"

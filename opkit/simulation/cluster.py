@@ -152,7 +152,7 @@ class SimulatedCluster:
         return await self._request("delete", resource, None, request)
 
     async def watch(
-        self, scope: WatchScope, *, since: str | None = None, patience: float | None = None
+        self, scope: WatchScope, *, since: str | None = None, cached: bool = False, patience: float | None = None
     ) -> AsyncGenerator[Batch, None]:
         selection = _selection(scope.namespace, scope.label_selector, scope.field_selector)
         if since is None:

@@ -91,7 +91,9 @@ class ScriptedServer:
 
 
 def json_answer(body, status=200, **headers) -> Answer:
-    return text_answer(json.dumps(body), status, content_type="application/json", **headers)
+    # Without spaces, as API servers write it.
+    text = json.dumps(body, separators=(",", ":"))
+    return text_answer(text, status, content_type="application/json", **headers)
 
 
 def text_answer(text, status=200, content_type="text/plain", **headers) -> Answer:

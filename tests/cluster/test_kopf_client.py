@@ -121,7 +121,7 @@ def test_a_list_that_is_not_read_to_its_end_leaves_nothing_behind(served):
             if not isinstance(batch, Mark):
                 break
         await batches.aclose()
-        return [task for task in asyncio.all_tasks() if "json" in repr(task.get_coro())]
+        return [task for task in asyncio.all_tasks() if "request" in repr(task.get_coro())]
 
     assert served(test) == []
 
@@ -164,6 +164,55 @@ def test_a_watch_lists_first_and_goes_on_from_the_version_of_the_list(served):
     assert taken == [Mark.BEGIN_LIST, ("LISTED", "a"), ("LISTED", "z"), Mark.END_LIST, ("BOOKMARK", None),
                      ("ADDED", "b")]  # fmt: skip
     assert (query["resourceVersion"], query["allowWatchBookmarks"]) == ("900", "true")
+
+
+def test_a_cached_list_is_asked_for_at_any_version(served):
+    """Only its first page: the token of the others holds the version, and servers refuse both together."""
+
+    async def test(server, cluster):
+        server.on("GET", PATH, pod_list("a", token="t1"), pod_list("b"))
+        server.on("GET", PATH + "?watch", stream())
+        await take(cluster, cached=True)
+        await take(cluster)
+        return [(one.query.get("resourceVersion"), one.query.get("continue")) for one in server.requests(PATH)]
+
+    cached, page, watch, fresh, *_ = served(test)
+    assert (cached, page, watch, fresh) == (("0", None), (None, "t1"), ("100", None), (None, None))
+
+
+def test_a_list_that_comes_at_once_is_given_in_parts(served):
+    """A server's cache knows no pages; what is complete is worked on while the rest is on its way."""
+    names_ = [f"pod-{number}" for number in range(20_000)]
+
+    async def test(server, cluster):
+        server.on("GET", PATH, pod_list(*names_))
+        server.on("GET", PATH + "?watch", stream())
+        return [batch async for batch in cluster.watch(SCOPE, cached=True)]
+
+    begin, *parts, end, _bookmark = served(test)
+    assert (begin, end) == (Mark.BEGIN_LIST, Mark.END_LIST)
+    assert len(parts) > 2
+    assert [raw["metadata"]["name"] for part in parts for _, raw in part] == names_
+    assert {(raw["apiVersion"], raw["kind"]) for part in parts for _, raw in part} == {("v1", "Pod")}
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        pytest.param(text_answer("[]"), 502, id="no-object"),
+        pytest.param(text_answer("<html>"), 502, id="no-json"),
+        pytest.param(stream(b'{"items":[{"metadata":{"name":"a"}},', cut()), 0, id="cut"),
+    ],
+)
+def test_a_list_that_is_none_is_an_error(served, answer, status):
+    """And it ends without the mark: nothing counts as gone."""
+
+    async def test(server, cluster):
+        server.on("GET", PATH, answer)
+        return await take(cluster)
+
+    *before, failure = served(test)
+    assert failure.status == status and Mark.END_LIST not in before
 
 
 def test_an_expired_token_ends_a_list_without_its_end_mark(served):

@@ -42,9 +42,11 @@ class ScriptedCluster:
         self.loop = loop
         self.parts = list(parts)
         self.connections = []  # (when, since)
+        self.cached = []
 
-    async def watch(self, scope, *, since=None, patience=None):
+    async def watch(self, scope, *, since=None, cached=False, patience=None):
         self.connections.append((round(self.loop.time(), 3), since))
+        self.cached.append(cached)
         part = self.parts.pop(0) if len(self.parts) > 1 else self.parts[0]
         for step in part:
             if isinstance(step, BaseException):
@@ -69,14 +71,14 @@ REFUSED = ApiError.of(0, message="connection refused")
 def play(loop):
     """Play a script for so many seconds; the cluster, the stream and what came out of it."""
 
-    def run(*parts, until=10_000.0, seed=1, sink=None):
+    def run(*parts, until=10_000.0, seed=1, sink=None, settings=None):
         cluster = ScriptedCluster(loop, *parts)
         cluster.taken = []
 
         async def main():
             cluster.stream = Stream(
                 SCOPE, cluster=cluster, clock=LoopClock(), random=random.Random(seed),
-                settings=WatchSettings(), sink=sink or cluster.taken.append,
+                settings=settings or WatchSettings(), sink=sink or cluster.taken.append,
             )  # fmt: skip
             await cluster.stream.run()
 
@@ -91,6 +93,23 @@ def test_it_lists_and_goes_on_from_the_version_of_the_list(play):
     """A clean end is followed by a watch from the last version, at once and without a list."""
     cluster = play([*listing("900", "a"), Lasts(60)], [FOR_EVER])
     assert cluster.connections == [(0, None), (60, "900")]
+
+
+@pytest.mark.parametrize(
+    ("parts", "cached"),
+    [
+        pytest.param([[REFUSED], [*listing("9", "a"), ApiError.of(410)], [FOR_EVER]], [True, True, False], id="relist"),
+        pytest.param([[Mark.BEGIN_LIST, happening("LISTED", "1"), REFUSED], [FOR_EVER]], [True, False], id="cut"),
+    ],
+)
+def test_only_a_list_before_anything_was_seen_may_lag_behind(play, parts, cached):
+    """Later, what an older list does not name yet would count as gone."""
+    assert play(*parts).cached == cached
+
+
+def test_a_first_list_of_the_newest_state_can_be_asked_for(play):
+    """By a setting."""
+    assert play([*listing("9", "a"), FOR_EVER], settings=WatchSettings(cached_first_list=False)).cached == [False]
 
 
 def test_the_version_to_go_on_from_is_that_of_the_last_event(play):
