@@ -139,25 +139,15 @@ class KopfCluster(KopfConnection):
 
         # Servers with a cache give all of it at once, whatever the limit; those without still make pages.
         coming = ask(resourceVersion="0") if cached else ask()
+        token: str | None = None
         try:
             while True:
-                decoder = ListDecoder()
-                async with await coming as response:
-                    with reading(f"get {path}"):
-                        async for chunk in response.content.iter_any():
-                            if items := decoder.feed(chunk):
-                                yield _with_kind(items, scope.resource), None
-                        rest = decoder.end()
-                        if not isinstance(rest, dict):
-                            raise ValueError("a list is an object")
-                meta = rest.get("metadata") or {}
-                token = meta.get("continue")
-                if token:
-                    coming = ask(**{"continue": token})
-                items = rest.get("items") or []  # some servers say null for an empty list
-                del rest
-                yield _with_kind(items, scope.resource), meta.get("resourceVersion")
-                del items
+                async with contextlib.aclosing(_parts(await coming, f"get {path}")) as parts:
+                    async for items, meta in parts:
+                        if token := meta.get("continue"):
+                            coming = ask(**{"continue": token})
+                        yield _with_kind(items, scope.resource), meta.get("resourceVersion")
+                        del items  # not to be kept while the next ones are made
                 if not token:
                     return
         finally:
@@ -230,6 +220,20 @@ class KopfCluster(KopfConnection):
 
     async def _get_path(self, path: str) -> Any:
         return await self.json("get", path)
+
+
+async def _parts(response: aiohttp.ClientResponse, request: str) -> AsyncGenerator[tuple[Sequence[Raw], Raw], None]:
+    """The objects of one page as they arrive, with the list's metadata, which is empty before the last of them."""
+    decoder = ListDecoder()
+    async with response:
+        with reading(request):
+            async for chunk in response.content.iter_any():
+                if items := decoder.feed(chunk):
+                    yield items, {}
+            rest = decoder.end()
+            if not isinstance(rest, dict):
+                raise ValueError("a list is an object")
+    yield rest.get("items") or [], rest.get("metadata") or {}  # some servers say null for an empty list
 
 
 def _with_kind(items: Sequence[Raw], resource: Resource) -> Sequence[Raw]:

@@ -132,13 +132,14 @@ class Cluster(Protocol):
         List and watch, once.
 
         Yields BEGIN_LIST, batches of LISTED, END_LIST, a BOOKMARK with the list's own version, then batches of what
-        changes. With `since` (a
-        resourceVersion) it starts with the changes after that, without a list. A `cached` list may be as old as what the
-        server has at hand, which is cheaper for it; the changes since then follow as events. Bookmarks are yielded too: their
-        version, like that of any event, is where to go on. Ends when the server ends the stream; raises
-        `ApiError` when something is wrong, in whatever shape the server says so: status 410 means that `since` is
-        too old and a list is needed; `Unreachable`, that nothing came for `patience` seconds, though a healthy server
-        sends a bookmark every minute. Closing the iterator closes the connection.
+        changes. A `cached` list may be as old as what the server has at hand, which is much cheaper for it; what has
+        changed since then follows as events. With `since` (a resourceVersion) it starts with the changes after that,
+        without a list.
+
+        Bookmarks are yielded too: their version, like that of any event, is where to go on. Ends when the server ends
+        the stream; raises `ApiError` when something is wrong, in whatever shape the server says so: status 410 means
+        that `since` is too old and a list is needed; `Unreachable`, that nothing came for `patience` seconds, though a
+        healthy server sends a bookmark every minute. Closing the iterator closes the connection.
         """
 
     def topology(

@@ -25,9 +25,10 @@ _NOISE = frozenset({"metadata.resourceVersion", "metadata.managedFields"})
 
 @dataclasses.dataclass(slots=True)
 class _Trail:
-    generation: int | None
+    """What was seen of an object under one generation."""
+
     times: collections.deque[float]
-    paths: collections.Counter[str]
+    paths: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     warned: float | None = None
 
 
@@ -36,6 +37,7 @@ class LoopDetector:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
+        self._first: dict[str, tuple[int | None, float]] = {}
         self._trails: dict[str, _Trail] = {}
 
     def note(self, uid: str, new: Raw, old: Raw) -> list[str] | None:
@@ -46,12 +48,17 @@ class LoopDetector:
         """
         now = self._now()
         generation = metadata(new).get("generation")
+        first = self._first.get(uid)
+        if first is None or first[0] != generation:
+            # Most changes are of this kind: a new generation, whose difference to the one before tells nothing.
+            self._first[uid] = (generation, now)
+            self._trails.pop(uid, None)
+            return None
         trail = self._trails.get(uid)
-        if trail is None or trail.generation != generation:
-            trail = self._trails[uid] = _Trail(generation, collections.deque(), collections.Counter())
+        if trail is None:
+            trail = self._trails[uid] = _Trail(collections.deque((first[1],)))
         trail.times.append(now)
-        if len(trail.times) > 1:  # the first may be a new generation: comparing whole objects would tell nothing
-            trail.paths.update(path for path in differing_paths(old, new) if path not in _NOISE)
+        trail.paths.update(path for path in differing_paths(old, new) if path not in _NOISE)
         while trail.times[0] <= now - WINDOW:
             trail.times.popleft()
         if len(trail.times) <= LIMIT or (trail.warned is not None and now - trail.warned < WINDOW):
@@ -62,4 +69,5 @@ class LoopDetector:
         return paths
 
     def forget(self, uid: str) -> None:
+        self._first.pop(uid, None)
         self._trails.pop(uid, None)

@@ -45,6 +45,7 @@ _OWN_DOING = 1.0
 _ADDED = frozenset({Trigger.ADDED})
 _MODIFIED = frozenset({Trigger.MODIFIED})
 _FINALIZER = frozenset({Trigger.FINALIZER})
+_RESYNC = frozenset({Trigger.RESYNC})
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -262,7 +263,7 @@ class Pipeline:
     # Runs.
 
     async def _serve(self, request: Request) -> Request | None:
-        if request.triggers == {Trigger.RESYNC}:
+        if request.triggers == _RESYNC:
             request.attempt, request.conflicts = 1, 0  # what was given up is tried afresh
         report = await self._reconciler.run(request)
         again = await self.results.settle(request, report)
