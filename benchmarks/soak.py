@@ -386,9 +386,14 @@ async def _converge(chaos: Chaos, operator: opkit.Operator) -> list[str]:
             problems = await chaos.problems()
         except ApiError as error:
             problems = [str(error)]
-    while operator.next_due(ignoring=_RESYNC) is not None and time.monotonic() < deadline:  # noqa: ASYNC110
+    while _is_busy(operator) and time.monotonic() < deadline:  # noqa: ASYNC110
         await asyncio.sleep(0.5)  # looked at from outside, where there is nothing to wait on
     return problems
+
+
+def _is_busy(operator: opkit.Operator) -> bool:
+    """Whether anything runs, such as a handler that began before the calm, or is to run soon."""
+    return operator.statistics().running > 0 or operator.next_due(ignoring=_RESYNC) is not None
 
 
 def _explain(operator: opkit.Operator, lost: list[str]) -> dict[str, list[dict[str, Any]]]:
