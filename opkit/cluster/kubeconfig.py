@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
+import logging
 import os
 import subprocess
 import urllib.parse
@@ -21,6 +22,8 @@ from typing import Any
 import yaml
 
 from opkit.errors import CredentialsError
+
+logger = logging.getLogger("opkit.cluster")
 
 # Seconds that a credential plugin may take: some open a browser for the user.
 _PLUGIN_PATIENCE = 120.0
@@ -91,6 +94,11 @@ def load() -> Credentials:
             f"the kubeconfig {_names()} wants its user to act as another one (`as`), which opkit can't do: name a "
             "service account's own credentials instead"
         )
+    if name := cluster.get("tls-server-name"):
+        logger.warning(
+            "The kubeconfig %s names %s as the tls-server-name, which opkit can't ask for: the certificate has to be "
+            "valid for the server's address.", _names(), name,
+        )  # fmt: skip
     if user.get("exec"):
         user = {**user, **_run_plugin(user["exec"])}
     return Credentials(

@@ -148,6 +148,13 @@ def test_a_plugin_that_fails_is_named_and_its_words_are_not(write, tmp_path, bod
     assert sys.executable in str(caught.value)
 
 
+def test_a_server_name_that_can_not_be_asked_for_is_told(write, caplog):
+    """Else a certificate that is refused for its name would be a riddle."""
+    write(a=config(cluster={"tls-server-name": "api.internal"}))
+    kubeconfig.load()
+    assert "names api.internal as the tls-server-name" in caplog.text
+
+
 def test_a_plugin_that_is_not_there(write):
     """A missing command is told by its name."""
     write(a=config({"exec": {"command": "no-such-plugin"}}))
