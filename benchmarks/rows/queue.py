@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from benchmarks.measures import Goal, Row
 from benchmarks.options import Options
+from opkit.cli.run import collect_rarely
 from opkit.flow.queue import InMemoryQueue
 from opkit.flow.requests import Request
 from opkit.triggers import Trigger
@@ -28,7 +29,7 @@ async def measure(options: Options) -> Row:
     count = options.size(200_000, 1_000_000, options.objects)
     row = Row("queue", f"{count:,} waiting requests", _GOALS)
     keys = [f"{number:08x}-0000-4000-8000-{number:012x}" for number in range(count)]
-    gc.set_threshold(50_000, 20, 50)  # as `opkit run` does
+    collect_rarely()
     dice = random.Random(1)
     for _ in range(options.size(2, 5, options.rounds)):
         await asyncio.to_thread(_measure_rates, row, keys, list(map(float, range(count))), "")

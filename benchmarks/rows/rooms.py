@@ -14,6 +14,7 @@ import opkit
 from benchmarks.measures import Row
 from benchmarks.memory_cluster import MemoryCluster, operating
 from benchmarks.options import Options
+from opkit.cli.run import collect_rarely
 from opkit.settings import Settings
 
 # Seconds in which nothing happens.
@@ -21,6 +22,7 @@ _IDLE = 8.0
 
 
 async def measure(options: Options) -> Row:
+    collect_rarely()
     largest = options.size(10_000, 100_000, options.objects)
     row = Row("rooms", f"opkit's own cost of an object, up to {largest:,} of them")
     for size in (largest // 100, largest // 10, largest):

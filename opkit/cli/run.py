@@ -133,9 +133,7 @@ def run(
         registry=load(paths, modules), settings=settings, namespaces=namespaces, clusterwide=clusterwide,
         onlooker=summary,
     )  # fmt: skip
-    # Most of what an operator allocates are the bodies of objects, which live long and form no cycles. The usual
-    # thresholds would look through all of them again and again: a third of the time of a large first list.
-    gc.set_threshold(50_000, 20, 50)
+    collect_rarely()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         server = _embedded(applied, data) if embedded else None
         status = runner.run(_run(operator, summary, server=server, doors=doors))
@@ -152,6 +150,16 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
+
+
+def collect_rarely() -> None:
+    """
+    Set the garbage collector's thresholds to what suits an operator.
+
+    Most of what it allocates are the bodies of objects, which live long and form no cycles. The usual thresholds would
+    look through all of them again and again: a third of the time of a large first list.
+    """
+    gc.set_threshold(50_000, 20, 50)
 
 
 async def _run(
