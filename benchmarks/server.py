@@ -16,6 +16,7 @@ from typing import Any
 
 import aiohttp
 
+from opkit.testing.definitions import permissive
 from opkit.testing.embedded import EmbeddedCluster
 from opkit.testing.kube import KubeServer, assets_from_environment
 
@@ -24,26 +25,6 @@ _CONCURRENT = 16
 
 _PATH = "/apis/example.com/v1/namespaces/default/widgets"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-
-_DEFINITION: dict[str, Any] = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "widgets.example.com"},
-    "spec": {
-        "group": "example.com",
-        "scope": "Namespaced",
-        "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
-}
 
 
 def widget(name: str) -> dict[str, Any]:
@@ -86,7 +67,7 @@ class Server:
 
     async def define(self) -> None:
         """Make the server know the objects."""
-        await self._send("POST", _DEFINITIONS, _DEFINITION)
+        await self._send("POST", _DEFINITIONS, permissive("widgets", "Widget", "example.com"))
         async with asyncio.timeout(30):
             while True:
                 with contextlib.suppress(RuntimeError, aiohttp.ContentTypeError):

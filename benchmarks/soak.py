@@ -36,6 +36,7 @@ from opkit.cluster.kopf_cluster import KopfCluster
 from opkit.cluster.resource import ResourceSelector
 from opkit.errors import ApiError
 from opkit.flow.onlooker import Onlooker
+from opkit.testing.definitions import permissive
 from opkit.testing.kube import KubeServer
 from opkit.triggers import Trigger
 
@@ -47,20 +48,6 @@ BLOCKS_MORE = 50_000
 """Journals and the like may fill up to their limits; a leak of one body a run is past this within a minute."""
 RSS_MORE_MB = 16.0
 _RESYNC = frozenset({Trigger.RESYNC})
-
-
-def definition(plural: str, kind: str) -> dict[str, Any]:
-    version = {
-        "name": "v1", "served": True, "storage": True, "subresources": {"status": {}},
-        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-    }  # fmt: skip
-    names = {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{GROUP}"},
-        "spec": {"group": GROUP, "scope": "Namespaced", "names": names, "versions": [version]},
-    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -282,7 +269,7 @@ class Chaos:
         crds = await self._cluster.resolve(ResourceSelector.parse("apiextensions.k8s.io", "customresourcedefinitions"))
         full = f"visitors.{GROUP}"
         if self._chance.random() < 0.5:
-            await self._cluster.create(crds, definition("visitors", "Visitor"))
+            await self._cluster.create(crds, permissive("visitors", "Visitor", GROUP))
         else:
             await self._cluster.delete(crds, full)
 
@@ -334,7 +321,7 @@ def _through(proxy: Proxy, server: KubeServer) -> Path:
 async def _prepare(cluster: KopfCluster) -> None:
     crds = await cluster.resolve(ResourceSelector.parse("apiextensions.k8s.io", "customresourcedefinitions"))
     namespaces = await cluster.resolve(ResourceSelector.parse("v1", "namespaces"))
-    await cluster.create(crds, definition("things", "Thing"))
+    await cluster.create(crds, permissive("things", "Thing", GROUP))
     for name in NAMESPACES:
         await cluster.create(namespaces, {"metadata": {"name": name}})
     await asyncio.sleep(1)

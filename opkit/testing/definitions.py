@@ -54,9 +54,13 @@ def _found_in(folders: Iterable[Path]) -> Iterator[dict[str, Any]]:
 
 
 def _permissive(selector: ResourceSelector) -> dict[str, Any]:
-    """A definition that takes any object. Names that the author did not give are guessed from the one that is."""
+    """Names that the author did not give are guessed from the one that is."""
     plural, kind = _names(selector.name)
-    group, version = selector.group or _GROUP, selector.version or "v1"
+    return permissive(plural, kind, selector.group or _GROUP, selector.version or "v1")
+
+
+def permissive(plural: str, kind: str, group: str, version: str = "v1") -> dict[str, Any]:
+    """The body of a definition, namespaced and with a status subresource, that takes any object."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

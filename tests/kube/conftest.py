@@ -13,6 +13,7 @@ import pytest
 import opkit
 from opkit.flow.onlooker import Onlooker
 from opkit.flow.report import Outcome
+from opkit.testing.definitions import permissive
 from opkit.testing.kube import KubeServer
 
 from ..behaviour.client import MERGE, Api, eventually, unique
@@ -22,25 +23,7 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def definition(plural, kind):
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{GROUP}"},
-        "spec": {
-            "group": GROUP,
-            "scope": "Namespaced",
-            "names": {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"},
-            "versions": [
-                {
-                    "name": "v1",
-                    "served": True,
-                    "storage": True,
-                    "subresources": {"status": {}},
-                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-                }
-            ],
-        },
-    }
+    return permissive(plural, kind, GROUP)
 
 
 class Things:
