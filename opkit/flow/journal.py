@@ -13,8 +13,8 @@ from typing import Any
 KEPT = 50
 """Decisions per object (semantics: 11)."""
 
-_GONE = 1000
-"""Objects that are gone and still explained."""
+_GONE = 200
+"""Objects of a resource that are gone and still explained: the last ones, since each keeps its decisions."""
 
 # Each kind of decision, with the names of what follows (at, kind) in its tuple.
 _FIELDS: dict[str, tuple[str, ...]] = {

@@ -19,16 +19,18 @@ LIMIT = 10
 
 WINDOW = 60.0
 
+# Changes of one object that are looked at. A handler in a hot loop makes thousands in a minute.
+_KEPT = 100
+
 # Stamps that change with every write, so they say nothing about what keeps changing.
 _NOISE = frozenset({"metadata.resourceVersion", "metadata.managedFields"})
 
 
 @dataclasses.dataclass(slots=True)
 class _Trail:
-    """What was seen of an object under one generation."""
+    """What was seen of an object under one generation, within the last minute: when, and what had changed."""
 
-    times: collections.deque[float]
-    paths: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    seen: collections.deque[tuple[float, tuple[str, ...]]]
     warned: float | None = None
 
 
@@ -56,17 +58,15 @@ class LoopDetector:
             return None
         trail = self._trails.get(uid)
         if trail is None:
-            trail = self._trails[uid] = _Trail(collections.deque((first[1],)))
-        trail.times.append(now)
-        trail.paths.update(path for path in differing_paths(old, new) if path not in _NOISE)
-        while trail.times[0] <= now - WINDOW:
-            trail.times.popleft()
-        if len(trail.times) <= LIMIT or (trail.warned is not None and now - trail.warned < WINDOW):
+            trail = self._trails[uid] = _Trail(collections.deque([(first[1], ())], maxlen=_KEPT))
+        trail.seen.append((now, tuple(path for path in differing_paths(old, new) if path not in _NOISE)))
+        while trail.seen[0][0] <= now - WINDOW:
+            trail.seen.popleft()
+        if len(trail.seen) <= LIMIT or (trail.warned is not None and now - trail.warned < WINDOW):
             return None
         trail.warned = now
-        paths = [path for path, _ in trail.paths.most_common(5)]
-        trail.paths.clear()
-        return paths
+        paths = collections.Counter(path for _, changed in trail.seen for path in changed)
+        return [path for path, _ in paths.most_common(5)]
 
     def forget(self, uid: str) -> None:
         self._first.pop(uid, None)

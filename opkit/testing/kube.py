@@ -120,10 +120,14 @@ class KubeServer:
             shutil.rmtree(self.directory, ignore_errors=True)
             self.directory = Path()
 
-    def stop_apiserver(self) -> None:
-        """Stop the API server alone; its objects stay in etcd, its port is kept for `start_apiserver`."""
+    def stop_apiserver(self, *, kill: bool = False) -> None:
+        """
+        Stop the API server alone; its objects stay in etcd, its port is kept for `start_apiserver`.
+
+        It finishes what it has begun, unless it is killed.
+        """
         if self._apiserver is not None:
-            self._apiserver.stop()
+            self._apiserver.stop(kill=kill)
             self._apiserver = None
 
     def start_apiserver(self) -> None:
@@ -258,13 +262,13 @@ class KubeServer:
             return json.loads(text)
 
 
-# Stands between us and a program: when our end of the pipe closes, for whatever reason, the program is ended.
+# Stands between us and a program: when our end of the pipe closes, for whatever reason, the program is ended; at once,
+# and without being asked, if that is what the pipe says.
 _KEEPER = """
 import subprocess, sys, threading
 program = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
 def end():
-    sys.stdin.buffer.read()
-    program.terminate()
+    program.kill() if sys.stdin.buffer.read() == b"kill" else program.terminate()
     try:
         program.wait(10)
     except subprocess.TimeoutExpired:
@@ -293,9 +297,11 @@ class _Process:
     def has_ended(self) -> bool:
         return self._popen.poll() is not None
 
-    def stop(self) -> None:
-        """Ask it to end, and after 10 seconds end it."""
+    def stop(self, *, kill: bool = False) -> None:
+        """Ask it to end, and after 10 seconds end it; or end it at once."""
         assert self._popen.stdin is not None
+        if kill:
+            self._popen.stdin.write(b"kill")
         self._popen.stdin.close()
         self._popen.wait()
         self._log.close()
