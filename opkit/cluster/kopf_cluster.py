@@ -231,9 +231,21 @@ async def _parts(response: aiohttp.ClientResponse, request: str) -> AsyncGenerat
                 if items := decoder.feed(chunk):
                     yield items, {}
             rest = decoder.end()
-            if not isinstance(rest, dict):
-                raise ValueError("a list is an object")
-    yield rest.get("items") or [], rest.get("metadata") or {}  # some servers say null for an empty list
+            items, meta = _contents(rest)
+    yield items, meta
+
+
+def _contents(answer: Any) -> tuple[Sequence[Raw], Raw]:
+    """
+    The objects of a list, and its metadata. Raises `ValueError` for anything else.
+
+    What is taken for an empty list by mistake is taken for the end of all objects.
+    """
+    if isinstance(answer, dict) and "items" in answer:
+        items, meta = answer["items"], answer.get("metadata")
+        if isinstance(items, list | None) and isinstance(meta, dict | None):
+            return items or [], meta or {}  # some servers say null for an empty list
+    raise ValueError("this is no list")
 
 
 def _with_kind(items: Sequence[Raw], resource: Resource) -> Sequence[Raw]:

@@ -7,6 +7,7 @@ twice and stops the event loop for seconds; here what is complete is decoded pie
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -72,16 +73,33 @@ class ListDecoder:
         The objects up to the last separator, and the rest of the text.
 
         What looks like a separator may be part of an object. Then the text before it is no list of whole objects, which
-        the decoder notices; an earlier one is tried.
+        the decoder notices. An object may be full of them, so not each is tried.
         """
         cut = text.rfind(self._separator)
-        while cut > 0:
+        if cut > 0:
             try:
                 items: Sequence[Raw] = decode(b"[" + text[:cut] + b"]")
                 return items, text[cut + 1 :]
             except ValueError:
-                cut = text.rfind(self._separator, 0, cut)
-        return (), text
+                cut = _end_of_whole_objects(text)
+        if cut <= 0:
+            return (), text
+        return decode(b"[" + text[:cut] + b"]"), text[cut + 1 :]
+
+
+def _end_of_whole_objects(text: bytes) -> int:
+    """Where the last object ends that another one follows, found from the front; 0 if there is none."""
+    scan = json.JSONDecoder().raw_decode
+    characters = text.decode("latin-1")  # one for each byte: what strings say does not matter for where they end
+    end = position = 0
+    while True:
+        try:
+            _, position = scan(characters, position)
+        except ValueError:
+            return end
+        if characters[position : position + 1] != ",":
+            return end
+        end, position = position, position + 1
 
 
 def _is_whole(text: bytes) -> bool:

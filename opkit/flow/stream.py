@@ -125,8 +125,9 @@ class Stream:
             self._lists += 1
         else:
             self._watches += 1
-        # What lags behind can't take back what was seen before only as long as nothing was.
-        cached = self._settings.cached_first_list and self._nothing_seen
+        # What lags behind can't take back what was seen before only as long as nothing was. And it is tried once: the
+        # cache may be what is wrong.
+        cached = self._settings.cached_first_list and self._nothing_seen and not self._failures
         batches = self._cluster.watch(
             self.scope, since=since, cached=cached, patience=self._settings.inactivity_timeout
         )

@@ -200,6 +200,10 @@ def test_a_list_that_comes_at_once_is_given_in_parts(served):
     ("answer", "status"),
     [
         pytest.param(text_answer("[]"), 502, id="no-object"),
+        pytest.param(json_answer({}), 502, id="nothing"),
+        pytest.param(json_answer({"kind": "Status", "status": "Failure", "code": 500}), 502, id="status"),
+        pytest.param(json_answer({"metadata": {}, "items": {"a": 1}}), 502, id="items-of-another-shape"),
+        pytest.param(json_answer({"metadata": [1], "items": []}), 502, id="metadata-of-another-shape"),
         pytest.param(text_answer("<html>"), 502, id="no-json"),
         pytest.param(stream(b'{"items":[{"metadata":{"name":"a"}},', cut()), 0, id="cut"),
     ],

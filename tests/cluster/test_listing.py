@@ -111,6 +111,21 @@ def test_a_large_object_is_looked_at_a_few_times(monkeypatch):
     assert len(looks) < 20
 
 
+@pytest.mark.parametrize("shape", [thing, lambda name, **fields: {"metadata": {"name": name}, **fields}])
+def test_an_object_full_of_what_looks_like_borders_costs_no_more_than_another(monkeypatch, shape):
+    """Anybody who may create an object may create this one: it must not stop the loop for a minute."""
+    decoded_bytes = []
+    real = listing.decode
+    monkeypatch.setattr(listing, "_ENOUGH", 10_000)
+    monkeypatch.setattr(listing, "decode", lambda text: decoded_bytes.append(len(text)) or real(text))
+    evil = shape("evil", spec={"pad": "p" * 30_000, "all": [shape("x")] * 5_000})
+    items = [shape("a"), shape("b"), evil, *(shape(str(number)) for number in range(1000))]
+    text = compact(listed(items))
+    early, rest = decoded(text, range(1000, len(text), 1000))
+    assert [*early, *rest["items"]] == items and len(early) > 500
+    assert sum(decoded_bytes) < 8 * len(text)
+
+
 def test_random_chunks_of_a_long_list():
     """A thousand objects in the pieces of a socket."""
     chance = random.Random(1)

@@ -98,12 +98,14 @@ def test_it_lists_and_goes_on_from_the_version_of_the_list(play):
 @pytest.mark.parametrize(
     ("parts", "cached"),
     [
-        pytest.param([[REFUSED], [*listing("9", "a"), ApiError.of(410)], [FOR_EVER]], [True, True, False], id="relist"),
+        pytest.param([[*listing("9", "a"), ApiError.of(410)], [FOR_EVER]], [True, False], id="relist"),
+        pytest.param([[ApiError.of(410)], [FOR_EVER]], [True, False], id="refused"),
+        pytest.param([[ApiError.of(500)], [ApiError.of(500)], [FOR_EVER]], [True, False, False], id="failed"),
         pytest.param([[Mark.BEGIN_LIST, happening("LISTED", "1"), REFUSED], [FOR_EVER]], [True, False], id="cut"),
     ],
 )
 def test_only_a_list_before_anything_was_seen_may_lag_behind(play, parts, cached):
-    """Later, what an older list does not name yet would count as gone."""
+    """Later, what an older list does not name yet would count as gone. One that is refused is not asked for again."""
     assert play(*parts).cached == cached
 
 
