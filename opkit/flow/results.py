@@ -108,7 +108,7 @@ class Results:
         patch = run.made_patch
         if patch is None:
             return
-        if self._writes.is_replaced(self._resource, run.raw):
+        if await self._writes.is_replaced(self._resource, run.raw):
             # The status subresource knows no precondition by UID: a namesake would take it for its own.
             raise NotFound("the object is gone, and its patch with it", details={"name": run.name})
         parts = self._parts(dict(patch), run.raw)

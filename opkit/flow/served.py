@@ -8,7 +8,7 @@ Never opens a stream itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from opkit.cluster.body import Raw, identity, reference
@@ -177,6 +177,10 @@ class Served:
             if (raw := store.find(name, namespace)) is not None:
                 return raw
         return None
+
+    def views(self, name: str, namespace: str | None) -> Sequence[Raw]:
+        """The newest body that has this name, as each stream shows it. They differ while one of them lags."""
+        return [raw for store in self.stores.values() if (raw := store.find(name, namespace)) is not None]
 
     def begin_write(self, name: str, namespace: str | None) -> None:
         for store in self.stores.values():

@@ -323,3 +323,75 @@ def test_with_several_controllers_a_finalizer_runs_once(event_injector, registry
     op.settle()
     assert calls.count("clean") == 1
     assert not op.exists(web)
+
+
+@pytest.fixture
+def lagging(event_injector, registry):
+    """Two controllers with a stream each, `plain` and `selected`; and how to hold back the stream of one of them."""
+
+    @opkit.reconcile(*WIDGETS, registry=registry)
+    async def plain(spec, patch):
+        patch.status["plain"] = spec["n"]
+
+    @opkit.reconcile(*WIDGETS, label_selector="managed=true", registry=registry)
+    async def selected(spec, patch):
+        patch.status["selected"] = spec["n"]
+
+    op = event_injector(registry, settings_for(WatchStrategy.PER_CONTROLLER))
+
+    def hold(position):
+        op.drain()
+        failure = op.watch("widgets")
+        failure._streams = [failure._streams[position]]
+        failure.hold()
+        return failure
+
+    return op, hold
+
+
+@pytest.mark.parametrize("position", [0, 1])
+def test_streams_that_disagree_on_who_has_a_name_lose_no_patch(lagging, position):
+    """One of them still shows an object that is gone: the patch for its namesake is sent all the same."""
+    op, hold = lagging
+    old = op.add("widgets", "w", spec={"n": 1}, labels={"managed": "true"})
+    late = hold(position)
+    op.delete(old)
+    new = op.add("widgets", "w", spec={"n": 2}, labels={"managed": "true"})
+    op.drain()
+    assert list(op.get(new).status.values()) == [2]
+    late.release()
+    op.drain()
+    assert op.get(new).status == {"plain": 2, "selected": 2}
+
+
+@pytest.mark.parametrize("position", [0, 1])
+def test_a_patch_of_a_run_from_a_late_stream_is_not_for_the_namesake(lagging, position):
+    """The run began for an object that is gone: what it wants is not written to the one that has its name now."""
+    op, hold = lagging
+    old = op.add("widgets", "w", spec={"n": 1}, labels={"managed": "true"})
+    late = hold(position)
+    op.delete(old)
+    new = op.add("widgets", "w", spec={"n": 2}, labels={"managed": "true"})
+    op.drain()
+    op.trigger(new)
+    op.drain()
+    assert 1 not in op.get(new).status.values()
+    late.release()
+    op.drain()
+    assert op.get(new).status == {"plain": 2, "selected": 2}
+
+
+@pytest.mark.parametrize("position", [0, 1])
+def test_a_late_stream_makes_no_patch_superfluous(lagging, position):
+    """It shows the status as it was before somebody changed it; by the other stream, it has to be written again."""
+    op, hold = lagging
+    web = op.add("widgets", "w", spec={"n": 1}, labels={"managed": "true"})
+    late = hold(position)
+    op.modify_status(web, {"plain": 0, "selected": 0})
+    op.drain()
+    op.trigger(web)
+    op.drain()
+    assert op.get(web).status == {"plain": 1, "selected": 1}
+    late.release()
+    op.drain()
+    assert op.get(web).status == {"plain": 1, "selected": 1}
