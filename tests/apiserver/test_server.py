@@ -122,8 +122,9 @@ def test_watch_of_a_client_that_has_gone_is_forgotten():
         response = await client.watch()
         assert client.server.store.statistics()["watchers"] == 1
         response.close()
-        while client.server.store.statistics()["watchers"]:  # noqa: ASYNC110  (the server tells nobody of this)
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(10):
+            while client.server.store.statistics()["watchers"]:  # noqa: ASYNC110  (the server tells nobody of this)
+                await asyncio.sleep(0.01)
 
     run(test)
 

@@ -151,8 +151,9 @@ def test_no_credential_is_in_any_log(everything, tmp_path, monkeypatch):
         monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path / "kubeconfig")))
         operator = opkit.Operator(registry=secrets_operator())
         running = asyncio.create_task(operator.run())
-        while not (operator.is_ready and not operator.statistics().running):  # noqa: ASYNC110  no event tells it
-            await asyncio.sleep(0.02)
+        async with asyncio.timeout(30):
+            while not (operator.is_ready and not operator.statistics().running):  # noqa: ASYNC110  no event tells it
+                await asyncio.sleep(0.02)
         server.faults.fail("list").times(2, status=401)
         server.faults.watch().error(500)
         await asyncio.sleep(0.5)
