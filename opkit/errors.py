@@ -4,6 +4,7 @@ The errors that opkit raises, and the two that handlers raise to steer it.
     OpkitError
     ├── RegistrationError    the declarations are wrong: every problem at once
     ├── CredentialsError     no way into a cluster was found
+    ├── ForgottenAwait       a handler did not await what it called, so nothing was done
     └── ApiError             the API server refused, or did not answer
         ├── Forbidden  NotFound  Conflict  AlreadyExists  Invalid  TooManyRequests
         └── Unreachable      no answer: the request may or may not have been carried out
@@ -45,6 +46,10 @@ class RegistrationError(OpkitError):
 
 class CredentialsError(OpkitError):
     """No credentials for a cluster were found, or the cluster refused all of them."""
+
+
+class ForgottenAwait(OpkitError):
+    """A handler called a method of `cluster` and did not await it, so nothing was done."""
 
 
 class ApiError(OpkitError):

@@ -79,9 +79,13 @@ class KopfCluster(KopfConnection):
                     raise
         raise AssertionError("the last try gives or raises")
 
-    async def create(self, resource: Resource, body: Raw, namespace: str | None = None) -> Raw:
+    async def create(
+        self, resource: Resource, body: Raw, namespace: str | None = None, *, manager: str | None = None
+    ) -> Raw:
         # Not tried again by itself: a lost answer would turn into AlreadyExists.
-        return await self.json("post", resource.path(namespace), payload=body, backoffs=_NO_RETRIES)
+        return await self.json(
+            "post", resource.path(namespace), payload=body, params=_managed_by(manager), backoffs=_NO_RETRIES
+        )
 
     async def apply(
         self, resource: Resource, name: str, namespace: str | None, body: Raw, *, manager: str, force: bool = False
@@ -101,15 +105,26 @@ class KopfCluster(KopfConnection):
         *,
         type: PatchType = "merge",
         subresource: str | None = None,
+        manager: str | None = None,
     ) -> Raw:
         return await self.json(
-            "patch", resource.path(namespace, name, subresource), payload=patch, media_type=_MEDIA_TYPES[type]
-        )
+            "patch", resource.path(namespace, name, subresource), payload=patch, params=_managed_by(manager),
+            media_type=_MEDIA_TYPES[type],
+        )  # fmt: skip
 
     async def replace(
-        self, resource: Resource, name: str, namespace: str | None, body: Raw, *, subresource: str | None = None
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None,
+        body: Raw,
+        *,
+        subresource: str | None = None,
+        manager: str | None = None,
     ) -> Raw:
-        return await self.json("put", resource.path(namespace, name, subresource), payload=body)
+        return await self.json(
+            "put", resource.path(namespace, name, subresource), payload=body, params=_managed_by(manager)
+        )
 
     async def delete(
         self, resource: Resource, name: str, namespace: str | None = None, *, uid: str | None = None
@@ -254,6 +269,10 @@ def _with_kind(items: Sequence[Raw], resource: Resource) -> Sequence[Raw]:
         if isinstance(item, dict) and "kind" not in item:
             item["apiVersion"], item["kind"] = resource.api_version, resource.kind
     return items
+
+
+def _managed_by(manager: str | None) -> dict[str, str] | None:
+    return {"fieldManager": manager} if manager else None
 
 
 def _selecting(scope: WatchScope) -> dict[str, str]:

@@ -85,7 +85,10 @@ class Cluster(Protocol):
         field_selector: str | None = None,
     ) -> Sequence[Raw]: ...
 
-    async def create(self, resource: Resource, body: Raw, namespace: str | None = None) -> Raw: ...
+    async def create(
+        self, resource: Resource, body: Raw, namespace: str | None = None, *, manager: str | None = None
+    ) -> Raw:
+        """Create it. Writes carry the name of their `manager`, which the server keeps with the fields (all writes)."""
 
     async def apply(
         self,
@@ -108,6 +111,7 @@ class Cluster(Protocol):
         *,
         type: PatchType = "merge",
         subresource: str | None = None,
+        manager: str | None = None,
     ) -> Raw: ...
 
     async def replace(
@@ -118,6 +122,7 @@ class Cluster(Protocol):
         body: Raw,
         *,
         subresource: str | None = None,
+        manager: str | None = None,
     ) -> Raw: ...
 
     async def delete(

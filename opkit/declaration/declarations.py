@@ -71,11 +71,13 @@ class ReconcileDeclaration(ResourceDeclaration):
     on_update: Any = None
     on_delete: Any = None
     generic: Any = None
+    when: Any = None
     default_filters: Any = True
     strategy: Any = None
     owns: Any = ()
     retry: Any = None
     timeout: Any = None
+    timeout_set: bool = False
     resync: Any = None
     resync_set: bool = False
 

@@ -59,7 +59,6 @@ FROM_SETTINGS: Final = FromSettings.FROM_SETTINGS
 _KNOWN_ELSEWHERE = {
     "labels": "label_selector=",
     "annotations": "generic= with a filter",
-    "when": "generic= with a filter",
     "field": "on_update= with a filter that compares the field",
     "retries": "retry=opkit.Retry(attempts=...)",
     "backoff": "retry=opkit.Retry(initial=...)",
@@ -107,11 +106,12 @@ def reconcile(
     on_update: UpdateFilter | None = None,
     on_delete: DeleteFilter | None = None,
     generic: BodyFilter | None = None,
+    when: BodyFilter | None = None,
     default_filters: bool = True,
     strategy: ReconcileStrategy | None = None,
     owns: Iterable[ResourceName] = (),
     retry: Retry | None = None,
-    timeout: Seconds | None = None,
+    timeout: Seconds | FromSettings | None = FROM_SETTINGS,
     resync: Seconds | FromSettings | None = FROM_SETTINGS,
     registry: Registry | None = None,
 ) -> Callable[[F], F]:
@@ -120,10 +120,12 @@ def reconcile(
 
     `controller` is its name, unique per resource (default: the function's name). The selectors, of which only
     one may be given, narrow the objects; the filters narrow the events, beside those declared for the
-    resource; `default_filters=False` leaves the author's filters alone in charge of updates. `owns` names
-    resources whose owner reference leads back to this one: their events reconcile the owner. `timeout` is in
-    seconds for one run, `resync` in seconds after the last run at which the object is reconciled anyway
-    (`None` turns that off). What is not given comes from the settings.
+    resource; `default_filters=False` leaves the author's filters alone in charge of updates. `when` is a condition on
+    the object that is asked before every run, whatever the reason for it: while it is false nothing runs but
+    finalizers, and a change that makes it true is a reason to run. `owns` names resources whose owner reference leads
+    back to this one: their events reconcile the owner. `timeout` is in seconds for one run, `resync` in seconds after
+    the last run at which the object is reconciled anyway (`None` turns either off). What is not given comes from the
+    settings.
     """
     return _declaring(
         ReconcileDeclaration,
@@ -136,11 +138,13 @@ def reconcile(
         on_update=on_update,
         on_delete=on_delete,
         generic=generic,
+        when=when,
         default_filters=default_filters,
         strategy=strategy,
         owns=owns,
         retry=retry,
-        timeout=timeout,
+        timeout=None if timeout is FROM_SETTINGS else timeout,
+        timeout_set=timeout is not FROM_SETTINGS,
         resync=None if resync is FROM_SETTINGS else resync,
         resync_set=resync is not FROM_SETTINGS,
     )

@@ -39,10 +39,17 @@ def by_generation(new: Raw, old: Raw, finalizers: Collection[str] = ()) -> bool:
     """
     now, before = metadata(new), metadata(old)
     generation, earlier = now.get("generation"), before.get("generation")
-    if generation is None or earlier is None or generation > earlier:
+    # A lower one is news too: the database was restored, and holds another spec than the one that was seen.
+    if generation is None or earlier is None or generation != earlier:
         return True
     if _misses_any(now, finalizers) or _misses_any(before, finalizers):
         return True
+    return moves_deletion(new, old)
+
+
+def moves_deletion(new: Raw, old: Raw) -> bool:
+    """Whether an update begins the deletion of an object, or moves it on."""
+    now, before = metadata(new), metadata(old)
     return bool(now.get("deletionTimestamp")) and _deletion(now) != _deletion(before)
 
 

@@ -9,13 +9,18 @@ object: reads go to the server.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+import builtins
+import dataclasses
+import inspect
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from opkit.cluster.body import Body, Raw, clone, finalizers, is_deleting, metadata
 from opkit.cluster.protocol import PatchType
 from opkit.cluster.resource import Resource, ResourceSelector, path_segment
+from opkit.errors import ForgottenAwait
 from opkit.flow.portal import in_loop_thread, wait_for
+from opkit.flow.store import Origin
 from opkit.flow.writes import Writes
 
 ResourceName = str | Sequence[str] | Resource
@@ -24,12 +29,66 @@ ResourceName = str | Sequence[str] | Resource
 T = TypeVar("T")
 
 
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Handled:
+    """The object that a handler is called for."""
+
+    resource: Resource
+    raw: Raw
+    is_wanted: Callable[[Raw], bool]
+    """Whether a controller of the resource is for an object."""
+
+    def named(self, resource: Resource, name: str, namespace: str | None) -> Raw | None:
+        """Its body, if it is the one of this name: then that very object is meant, and no later one of its name."""
+        meta = metadata(self.raw)
+        is_meant = (resource, name, namespace) == (self.resource, meta.get("name"), meta.get("namespace"))
+        return self.raw if is_meant else None
+
+
+class Calls:
+    """The calls of one run's `cluster`, and which of them nobody has awaited."""
+
+    def __init__(self) -> None:
+        self._made: list[tuple[str, Coroutine[Any, Any, Any]]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._made)
+
+    def note(self, name: str, coroutine: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """Remember a call; its coroutine."""
+        if len(self._made) >= _MANY_CALLS:
+            self._made = [call for call in self._made if _is_untouched(call[1])]
+        self._made.append((name, coroutine))
+        return coroutine
+
+    async def check(self) -> None:
+        """Raise `ForgottenAwait`, with the names of the calls, if there are any that nobody awaits."""
+        if any(_is_untouched(coroutine) for _, coroutine in self._made):
+            await asyncio.sleep(0)  # those that a task was made of have begun by then
+        forgotten = [call for call in self._made if _is_untouched(call[1])]
+        self._made.clear()
+        for _, coroutine in forgotten:
+            coroutine.close()
+        if forgotten:
+            names = ", ".join(f"cluster.{name}(...)" for name, _ in forgotten)
+            raise ForgottenAwait(f"{names}: called without `await`, so nothing was done")
+
+
+# Calls of one run after which those that are over are forgotten.
+_MANY_CALLS = 100
+
+
+def _is_untouched(coroutine: Any) -> bool:
+    return inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
+
+
 class ClusterAccess:
     """
     The API, for async handlers.
 
     Bodies are plain dicts. Where a namespace is left out, the handled object's is meant, for resources that have
-    namespaces; `list` without one looks everywhere. Every method raises `opkit.ApiError` or a subclass.
+    namespaces; `list` without one looks everywhere. Writes of the handled object by its name are refused (`NotFound`)
+    once another one has that name. Every method raises `opkit.ApiError` or a subclass.
     """
 
     def __init__(
@@ -38,8 +97,8 @@ class ClusterAccess:
         *,
         manager: str,
         namespace: str | None = None,
-        origin: str | None = None,
-        handled: tuple[Resource, Raw] | None = None,
+        origin: Origin | None = None,
+        handled: Handled | None = None,
     ) -> None:
         self._writes = writes
         self._cluster = writes.cluster
@@ -47,65 +106,90 @@ class ClusterAccess:
         self._namespace = namespace
         self._origin = origin
         self._handled = handled
+        self.calls = Calls()
 
-    async def get(self, resource: ResourceName, name: str, namespace: str | None = None) -> Body:
+    def get(self, resource: ResourceName, name: str, namespace: str | None = None) -> Coroutine[Any, Any, Body]:
         """The object as it is on the server. Raises `NotFound`."""
+        return self.calls.note("get", self._get(resource, name, namespace))
+
+    async def _get(self, resource: ResourceName, name: str, namespace: str | None) -> Body:
         path_segment(name, "name")
         served = await self._resolve(resource)
         return Body.of(await self._cluster.get(served, name, self._within(served, namespace)))
 
-    async def list(
+    def list(
         self,
         resource: ResourceName,
         namespace: str | None = None,
         label_selector: str | None = None,
         field_selector: str | None = None,
-    ) -> list[Body]:
+    ) -> Coroutine[Any, Any, builtins.list[Body]]:
         """All objects, in one namespace or everywhere, that the selectors match."""
-        served = await self._resolve(resource)
-        found = await self._cluster.list(served, namespace, label_selector, field_selector)
-        return [Body.of(raw) for raw in found]
+        return self.calls.note("list", self._list(resource, namespace, label_selector, field_selector))
 
-    async def create(self, body: Mapping[str, Any], owner: Mapping[str, Any] | None = None) -> Body:
+    async def _list(
+        self, resource: ResourceName, namespace: str | None, labels: str | None, fields: str | None
+    ) -> builtins.list[Body]:
+        served = await self._resolve(resource)
+        return [Body.of(raw) for raw in await self._cluster.list(served, namespace, labels, fields)]
+
+    def create(self, body: Mapping[str, Any], owner: Mapping[str, Any] | None = None) -> Coroutine[Any, Any, Body]:
         """Create it. Raises `AlreadyExists`. `owner` becomes its controller, so that it goes when the owner goes."""
+        return self.calls.note("create", self._create(body, owner))
+
+    async def _create(self, body: Mapping[str, Any], owner: Mapping[str, Any] | None) -> Body:
         served, prepared = await self._prepare(body, owner)
         namespace = metadata(prepared).get("namespace")
-        return Body.of(await self._writes.create(served, prepared, namespace, origin=self._origin))
+        return Body.of(
+            await self._writes.create(served, prepared, namespace, origin=self._origin, manager=self._manager)
+        )
 
-    async def apply(self, body: Mapping[str, Any], owner: Mapping[str, Any] | None = None, force: bool = False) -> Body:
+    def apply(
+        self,
+        body: Mapping[str, Any],
+        owner: Mapping[str, Any] | None = None,
+        force: bool = False,
+        manager: str | None = None,
+    ) -> Coroutine[Any, Any, Body]:
         """
-        Server-side apply in the operator's name: create it, or change just the fields that it names.
+        Server-side apply: create it, or change just the fields that it names.
 
-        Fields that an earlier apply named and this one does not are removed. Raises `Conflict` if another manager
-        owns a field that this would change; `force` takes the field over.
+        `manager` is the name in which that is done, by default the operator's and the controller's. Fields that an
+        earlier apply by that name had, and this one does not, are removed. Raises `Conflict` if another manager owns a
+        field that this would change; `force` takes the field over.
         """
+        return self.calls.note("apply", self._apply(body, owner, force, manager))
+
+    async def _apply(
+        self, body: Mapping[str, Any], owner: Mapping[str, Any] | None, force: bool, manager: str | None
+    ) -> Body:
         served, prepared = await self._prepare(body, owner)
         meta = metadata(prepared)
         answer = await self._writes.apply(
             served, meta["name"], meta.get("namespace"), prepared,
-            manager=self._manager, force=force, origin=self._origin,
+            manager=manager or self._manager, force=force, origin=self._origin,
         )  # fmt: skip
         return Body.of(answer)
 
-    async def patch(
+    def patch(
         self,
         resource: ResourceName,
         name: str,
         namespace: str | None,
         patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         type: PatchType = "merge",
-    ) -> Body:
+    ) -> Coroutine[Any, Any, Body]:
         """Patch it. A merge patch that would change nothing in the body that opkit knows is not sent."""
-        return await self._patch(resource, name, namespace, patch, type, None)
+        return self.calls.note("patch", self._patch(resource, name, namespace, patch, type, None))
 
-    async def patch_status(
+    def patch_status(
         self,
         resource: ResourceName,
         name: str,
         namespace: str | None,
         patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         type: PatchType = "merge",
-    ) -> Body:
+    ) -> Coroutine[Any, Any, Body]:
         """
         Patch its status. `patch` is `{"status": {...}}`, or what stands under it.
 
@@ -113,40 +197,51 @@ class ClusterAccess:
         """
         if isinstance(patch, Mapping) and "status" not in patch:
             patch = {"status": patch}
-        return await self._patch(resource, name, namespace, patch, type, "status")
+        return self.calls.note("patch_status", self._patch(resource, name, namespace, patch, type, "status"))
 
-    async def replace(self, body: Mapping[str, Any]) -> Body:
+    def replace(self, body: Mapping[str, Any]) -> Coroutine[Any, Any, Body]:
         """Put this body in the place of the one on the server. Raises `Conflict` if that has changed since."""
+        return self.calls.note("replace", self._replace(body))
+
+    async def _replace(self, body: Mapping[str, Any]) -> Body:
         served, prepared = await self._prepare(body, None)
         meta = metadata(prepared)
-        answer = await self._writes.replace(served, meta["name"], meta.get("namespace"), prepared, origin=self._origin)
+        answer = await self._writes.replace(
+            served, meta["name"], meta.get("namespace"), prepared, origin=self._origin, manager=self._manager
+        )
         return Body.of(answer)
 
-    async def delete(
+    def delete(
         self, resource: ResourceName, name: str, namespace: str | None = None, uid: str | None = None
-    ) -> None:
+    ) -> Coroutine[Any, Any, None]:
         """Ask for its deletion. With `uid` only that very object, else `Conflict`. Raises `NotFound`."""
+        return self.calls.note("delete", self._delete(resource, name, namespace, uid))
+
+    async def _delete(self, resource: ResourceName, name: str, namespace: str | None, uid: str | None) -> None:
         path_segment(name, "name")
         served = await self._resolve(resource)
-        await self._writes.delete(served, name, self._within(served, namespace), uid=uid)
+        within = self._within(served, namespace)
+        if uid is None and (meant := self._meant(served, name, within)) is not None:
+            uid = metadata(meant).get("uid")
+        await self._writes.delete(served, name, within, uid=uid)
 
-    async def attach_finalizer(self, name: str) -> None:
+    def attach_finalizer(self, name: str) -> Coroutine[Any, Any, None]:
         """Put a finalizer on the handled object, for operators that set `finalizers.auto_attach` to false."""
+        return self.calls.note("attach_finalizer", self._attach_finalizer(name))
+
+    async def _attach_finalizer(self, name: str) -> None:
         if self._handled is None:
             raise TypeError("there is no handled object here to attach a finalizer to")
-        served, raw = self._handled
-        fresh = await self._cluster.get(served, metadata(raw)["name"], metadata(raw).get("namespace"))
-        if is_deleting(fresh) or name in finalizers(fresh):
+        served, raw = self._handled.resource, self._handled.raw
+        fresh = await self._writes.fresh(served, raw)
+        # On what has left its selector it would stay for ever: nobody would take it off again.
+        if is_deleting(fresh) or name in finalizers(fresh) or not self._handled.is_wanted(fresh):
             return
         meta = metadata(fresh)
-        patch = {
-            "metadata": {
-                "uid": metadata(raw).get("uid"),
-                "resourceVersion": meta["resourceVersion"],
-                "finalizers": [*finalizers(fresh), name],
-            }
-        }
-        await self._writes.patch(served, meta["name"], meta.get("namespace"), patch, origin=self._origin)
+        patch = {"metadata": {"resourceVersion": meta["resourceVersion"], "finalizers": [*finalizers(fresh), name]}}
+        await self._writes.patch(
+            served, meta["name"], meta.get("namespace"), patch, origin=self._origin, manager=self._manager
+        )
 
     async def _patch(
         self, resource: ResourceName, name: str, namespace: str | None, patch: Any, type: PatchType,
@@ -156,11 +251,17 @@ class ClusterAccess:
         served = await self._resolve(resource)
         if subresource is not None and subresource not in served.subresources:
             subresource = None
+        within = self._within(served, namespace)
+        # A version of the author's own is what the author wants to be held against.
+        has_own_fence = isinstance(patch, Mapping) and "resourceVersion" in (patch.get("metadata") or {})
         answer = await self._writes.patch(
-            served, name, self._within(served, namespace), clone(patch),
-            type=type, subresource=subresource, origin=self._origin,
+            served, name, within, clone(patch), type=type, subresource=subresource, origin=self._origin,
+            manager=self._manager, only=None if has_own_fence else self._meant(served, name, within),
         )  # fmt: skip
         return Body.of(answer)
+
+    def _meant(self, resource: Resource, name: str, namespace: str | None) -> Raw | None:
+        return self._handled.named(resource, name, namespace) if self._handled is not None else None
 
     async def _resolve(self, resource: ResourceName) -> Resource:
         if isinstance(resource, Resource):
@@ -239,14 +340,20 @@ class BlockingAccess:
         namespace: str | None = None,
         label_selector: str | None = None,
         field_selector: str | None = None,
-    ) -> list[Body]:
+    ) -> builtins.list[Body]:
         return self._wait(self._access.list(resource, namespace, label_selector, field_selector))
 
     def create(self, body: Mapping[str, Any], owner: Mapping[str, Any] | None = None) -> Body:
         return self._wait(self._access.create(body, owner))
 
-    def apply(self, body: Mapping[str, Any], owner: Mapping[str, Any] | None = None, force: bool = False) -> Body:
-        return self._wait(self._access.apply(body, owner, force))
+    def apply(
+        self,
+        body: Mapping[str, Any],
+        owner: Mapping[str, Any] | None = None,
+        force: bool = False,
+        manager: str | None = None,
+    ) -> Body:
+        return self._wait(self._access.apply(body, owner, force, manager))
 
     def patch(
         self, resource: ResourceName, name: str, namespace: str | None, patch: Any, type: PatchType = "merge"

@@ -3,7 +3,8 @@ Assembly: connects the rooms, and owns the order of start and stop.
 
 Start: startup handlers, then frozen settings, then the credentials, then streams.
 Stop: streams (nothing new comes in), queues, running handlers with their grace, removals of finalizers under way,
-Events, shutdown handlers, and last the connection that all of them may need.
+Events, shutdown handlers, and last the connection that all of them may need. Whatever of the author's is under way when
+the stop is asked for, a startup handler or a login too, gets the same grace (semantics: 13.9).
 """
 
 from __future__ import annotations
@@ -17,11 +18,16 @@ from typing import Any
 
 from opkit.clock import Clock
 from opkit.cluster.protocol import Cluster
+from opkit.cluster.resource import Resource
 from opkit.flow.activities import StartupError, call_probes, shut_down, start_up
 from opkit.flow.events import EventPoster
 from opkit.flow.invocation import Invoker, Memo
+from opkit.flow.lead import Lead
 from opkit.flow.onlooker import Onlooker
 from opkit.flow.runtime import Runtime
+from opkit.flow.served import Served
+from opkit.flow.stopping import Stop, Stopped
+from opkit.flow.threads import Threads
 from opkit.flow.watches import Watches
 from opkit.flow.writes import Writes
 from opkit.plan.plan import Plan
@@ -31,6 +37,15 @@ logger = logging.getLogger("opkit.operator")
 
 # Seconds for what is still to be posted when everything else has ended.
 _LAST_EVENTS = 2.0
+
+# Seconds that removals of finalizers get at least: a cleanup that is done need not be done again then.
+_LAST_REMOVALS = 10.0
+
+# Seconds that shutdown handlers get even if running handlers have used up the grace.
+_LAST_TURN = 3.0
+
+# Threads for plain functions of the author that are not called for objects.
+_ACTIVITIES = 16
 
 Connect = Callable[[Settings], contextlib.AbstractAsyncContextManager[Cluster]]
 """Opens the connection to a cluster once the settings are final."""
@@ -63,7 +78,9 @@ class Assembly:
         self._clients = clients
         self._memo = Memo()
         self._arguments = {"settings": settings, "memo": self._memo, "logger": logging.getLogger("opkit.activities")}
-        self._stopping = asyncio.Event()
+        self._stop = Stop(clock, lambda: settings.shutdown.grace)
+        self._lead = Lead()
+        self._threads = Threads(_ACTIVITIES, "opkit-activity")
         self.watches: Watches | None = None
         self.runtime: Runtime | None = None
 
@@ -73,29 +90,44 @@ class Assembly:
 
         Raises `StartupError`, `CredentialsError`, and `ApiError` with status 401 if the credentials are refused.
         """
-        await start_up(self.plan.startup, self._arguments, self.clock)
+        try:
+            await self._run()
+        except Stopped:
+            pass  # told where it was cut off
+        finally:
+            self._threads.close()
+
+    async def _run(self) -> None:
+        stop = self._stop
+        await stop.bound(start_up(self.plan.startup, self._arguments, self._threads, stop), "A startup handler")
+        if stop.is_asked:
+            return
         try:
             self.settings.check()
         except ValueError as error:
             raise StartupError(f"the settings can't be served: {error}") from error
         self.settings.freeze()
-        async with self._connect(self.settings) as cluster:
+        async with contextlib.AsyncExitStack() as connection:
+            cluster = await stop.bound(connection.enter_async_context(self._connect(self.settings)), "The login")
             try:
                 await self._serve(cluster)
             finally:
-                await shut_down(self.plan.shutdown, self._arguments)
+                shutting_down = shut_down(self.plan.shutdown, self._arguments, self._threads)
+                with contextlib.suppress(Stopped):
+                    await stop.bound(shutting_down, "A shutdown handler", at_least=_LAST_TURN)
 
     async def probe(self) -> dict[str, Any]:
         """Call the probes; what they give, by their names."""
-        return await call_probes(self.plan.probes, self._arguments)
+        return await call_probes(self.plan.probes, self._arguments, self._threads)
 
     async def _serve(self, cluster: Cluster) -> None:
         async with self._rooms(cluster) as watches:
             serving = asyncio.create_task(watches.run(), name="watches")
-            stopping = asyncio.create_task(self._stopping.wait(), name="stop signal")
+            stopping = asyncio.create_task(self._stop.wait(), name="stop signal")
             try:
                 await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
             finally:
+                self._stop.ask()
                 for task in (serving, stopping):
                     task.cancel()
                 await asyncio.wait({serving, stopping})
@@ -105,15 +137,18 @@ class Assembly:
     @contextlib.asynccontextmanager
     async def _rooms(self, cluster: Cluster) -> AsyncIterator[Watches]:
         """The rooms, for as long as they are lived in."""
-        settings = self.settings
-        writes = Writes(cluster, lambda resource: self.watches.get(resource) if self.watches else None, self._onlooker)
+        settings, lead = self.settings, self._lead
+        handlers = Threads(settings.parallel.threads or settings.parallel.limit, "opkit-handler")
+        writes = Writes(cluster, self._watched, self._onlooker, lead)
         self.runtime = runtime = Runtime(
             clock=self.clock,
             random=self._random,
             settings=settings,
             writes=writes,
-            invoker=Invoker(settings.parallel.threads or settings.parallel.limit, self._clients, self._onlooker.gate),
-            events=EventPoster(cluster, self.clock, settings.name, lambda: writes.fenced),
+            invoker=Invoker(handlers, self._clients, self._onlooker.gate),
+            threads=self._threads,
+            lead=lead,
+            events=EventPoster(cluster, self.clock, settings.name, lead),
             memo=self._memo,
             loop=asyncio.get_running_loop(),
             onlooker=self._onlooker,
@@ -124,49 +159,56 @@ class Assembly:
         finally:
             await self._close(watches, runtime)
 
+    def _watched(self, resource: Resource) -> Served | None:
+        return self.watches.get(resource) if self.watches is not None else None
+
     async def _close(self, watches: Watches, runtime: Runtime) -> None:
         await watches.close()
         for served in watches:
             served.coordinator.close()
         runtime.invoker.stop_runs()
         await self._drain(watches)
-        for served in watches:
-            await served.finalizers.settle()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(self._stop.remaining, _LAST_REMOVALS)):
+                for served in watches:
+                    await served.finalizers.settle()
         await runtime.events.flush(_LAST_EVENTS)
-        runtime.invoker.close()
+        runtime.invoker.threads.close()
 
     async def _drain(self, watches: Watches) -> None:
         """Give running handlers their grace, all at the same time, and name those that did not make use of it."""
-        grace = self.settings.shutdown.grace
-        unfinished = await asyncio.gather(*(served.coordinator.drain(grace) for served in watches))
+        grace, remaining = self.settings.shutdown.grace, self._stop.remaining
+        unfinished, _ = await asyncio.gather(
+            asyncio.gather(*(served.coordinator.drain(remaining) for served in watches)),
+            self._threads.wait(remaining),
+        )
         for served, left in zip(watches, unfinished, strict=True):
             for lane, uid in left:
                 logger.warning("%s on %s did not end within %g s and was cancelled.", lane, served.name_of(uid), grace)
 
     def stop(self) -> None:
         """Begin to stop. To be called in the loop's thread; more than once does no harm."""
-        self._stopping.set()
+        self._stop.ask()
 
     def lose_lead(self) -> None:
         """
-        Another process leads: nothing is accepted, run or written any more. Watches and stores go on.
+        Another process leads: nothing is accepted, run, polled or written any more. Watches and stores go on.
 
         Writes are refused first, so that nothing that is being cancelled can still slip one through.
         """
+        self._lead.lose()
         if self.runtime is not None and self.watches is not None:
-            self.runtime.writes.fenced = True
             self.runtime.invoker.stop_runs()
             for served in self.watches:
-                served.coordinator.suspend()
+                served.suspend()
 
     def gain_lead(self) -> None:
         """This process leads: every known object is reconciled."""
-        if self.runtime is not None and self.watches is not None:
-            self.runtime.writes.fenced = False
-            for served in self.watches:
-                served.coordinator.resume()
-                served.reconcile_all()
+        self._lead.gain()
+        for served in self.watches or ():
+            served.resume()
 
     def stuck(self) -> list[str]:
-        """Handlers whose threads still run: nothing can end them but the end of the process."""
-        return list(self.runtime.invoker.in_threads.values()) if self.runtime is not None else []
+        """What still runs in threads: nothing can end it but the end of the process."""
+        handlers = self.runtime.invoker.threads.working() if self.runtime is not None else []
+        return handlers + self._threads.working()

@@ -103,7 +103,8 @@ class Coordinator:
         """
         Take a request; what became of it. `None`: dropped by `ConflictStrategy.DISCARD`.
 
-        Only changes from outside meet the conflict strategy; what a run or a person asks for is always kept.
+        Only changes from outside meet the conflict strategy; what a run or a person asks for is always kept, and so is
+        the start of a deletion.
         """
         if self._conflict is not ConflictStrategy.WAIT and self._conflicts(request):
             if self._conflict is ConflictStrategy.DISCARD:
@@ -116,7 +117,7 @@ class Coordinator:
         return added
 
     def _conflicts(self, request: Request) -> bool:
-        return request.key in self._running and request.triggers <= CHANGES
+        return request.key in self._running and request.triggers <= CHANGES and not request.afresh
 
     def wake(self) -> None:
         """Look for work in the next turn of the loop; many calls before that are one."""

@@ -11,13 +11,13 @@ import asyncio
 import collections
 import hashlib
 import logging
-from collections.abc import Callable
 
 from opkit.clock import Clock
 from opkit.cluster.body import Raw, metadata
 from opkit.cluster.protocol import Cluster
 from opkit.cluster.resource import Resource
 from opkit.errors import AlreadyExists, ApiError, NotFound
+from opkit.flow.lead import Lead
 
 logger = logging.getLogger("opkit.events")
 
@@ -39,10 +39,8 @@ def check(reason: str, type: str) -> None:
 class EventPoster:
     """Posts Events in the operator's name."""
 
-    def __init__(
-        self, cluster: Cluster, clock: Clock, source: str, is_fenced: Callable[[], bool] = lambda: False
-    ) -> None:
-        self._is_fenced = is_fenced
+    def __init__(self, cluster: Cluster, clock: Clock, source: str, lead: Lead) -> None:
+        self._lead = lead
         self._cluster = cluster
         self._clock = clock
         self._source = source
@@ -59,7 +57,7 @@ class EventPoster:
     async def _post_all(self) -> None:
         while self._waiting:
             raw, reason, message, type_ = self._waiting.popleft()
-            if self._is_fenced():
+            if not self._lead.is_held:
                 continue  # another process leads, and tells of its own work
             try:
                 await self._post_one(raw, reason, message, type_)
@@ -76,15 +74,17 @@ class EventPoster:
         count = self._count(name)
         if count > 1:
             try:
-                await self._cluster.patch(_EVENTS, name, namespace, {"count": count, "lastTimestamp": now})
+                await self._cluster.patch(
+                    _EVENTS, name, namespace, {"count": count, "lastTimestamp": now}, manager=self._source
+                )
                 return
             except NotFound:
                 pass  # Events expire, an hour after the last change by default
         body = self._body(raw, name, namespace, reason, message, type_, now)
         try:
-            await self._cluster.create(_EVENTS, body, namespace)
+            await self._cluster.create(_EVENTS, body, namespace, manager=self._source)
         except AlreadyExists:  # posted by this operator before it was started again
-            await self._cluster.patch(_EVENTS, name, namespace, {"lastTimestamp": now})
+            await self._cluster.patch(_EVENTS, name, namespace, {"lastTimestamp": now}, manager=self._source)
 
     def _count(self, name: str) -> int:
         count = self._counts[name] = self._counts.pop(name, 0) + 1

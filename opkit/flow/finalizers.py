@@ -22,17 +22,13 @@ from collections.abc import Callable, Collection
 from opkit.cluster.body import Raw, finalizers, identity, is_deleting, metadata, reference
 from opkit.cluster.resource import Resource
 from opkit.errors import ApiError, NotFound
-from opkit.flow.writes import Writes
+from opkit.flow.writes import Gone, Writes
 from opkit.plan.plan import Finalizer
 
 logger = logging.getLogger("opkit.finalizers")
 
 # Tries of one change of the list against writers in between, each on a fresh body.
 _TRIES = 10
-
-
-class Gone(Exception):
-    """The object is not there any more, or another one has its name. Not an error: there is nothing left to do."""
 
 
 class Finalizers:
@@ -56,29 +52,29 @@ class Finalizers:
         present = finalizers(raw)
         return [f.name for f in self.declared if f.name not in present and wants(f, raw)]
 
-    async def attach(self, raw: Raw, names: Collection[str]) -> Raw:
+    async def attach(self, raw: Raw, names_for: Callable[[Raw], Collection[str]], manager: str) -> Raw:
         """
-        Append finalizers; gives the body to go on with, which may be one that is being deleted by now.
+        Append the finalizers that a body is to have; gives the body to go on with, which may be being deleted by now.
 
         Raises `Gone`, and `ApiError` if the server refuses for good.
         """
-        return await self._change(raw, lambda body: _appending(body, names))
+        return await self._change(raw, lambda body: _appending(body, names_for(body)), manager)
 
-    async def detach(self, raw: Raw, name: str) -> Raw | None:
+    async def detach(self, raw: Raw, name: str, manager: str) -> Raw | None:
         """
         Take a finalizer off; gives the body that is left, `None` if the object is gone with it.
 
         Goes on to its end even if the caller is cancelled. Raises `ApiError` if the server refuses for good.
         """
         self._succeeded.add((identity(raw), name))
-        removal = asyncio.get_running_loop().create_task(self._detach(raw, name), name=f"removal of {name}")
+        removal = asyncio.get_running_loop().create_task(self._detach(raw, name, manager), name=f"removal of {name}")
         self._removals.add(removal)  # the loop itself keeps only weak references
         removal.add_done_callback(self._removals.discard)
         return await asyncio.shield(removal)
 
-    async def _detach(self, raw: Raw, name: str) -> Raw | None:
+    async def _detach(self, raw: Raw, name: str, manager: str) -> Raw | None:
         try:
-            left = await self._change(raw, lambda body: _removing(body, name))
+            left = await self._change(raw, lambda body: _removing(body, name), manager)
         except Gone:
             left = None
         uid = identity(raw)
@@ -89,25 +85,25 @@ class Finalizers:
         """Whether this cleanup has succeeded, and only its removal is missing."""
         return (identity(raw), name) in self._succeeded
 
-    async def strip(self, raw: Raw) -> None:
+    async def strip(self, raw: Raw, manager: str) -> None:
         """Take all of ours off without running them. Raises `ApiError`."""
         body: Raw | None = raw
         for finalizer in self.of(raw):
             if body is not None:
-                body = await self.detach(body, finalizer.name)
+                body = await self.detach(body, finalizer.name, manager)
 
     def forget(self, uid: str) -> None:
         """The object is gone."""
         self._succeeded = {done for done in self._succeeded if done[0] != uid}
 
     async def settle(self) -> None:
-        """Wait for the removals that are under way."""
+        """Wait for the removals that are under way. A cancellation ends the waiting, not them."""
         if self._removals:
             await asyncio.wait(set(self._removals))
 
-    async def _change(self, raw: Raw, patch_of: Callable[[Raw], list[Raw] | None]) -> Raw:
+    async def _change(self, raw: Raw, patch_of: Callable[[Raw], list[Raw] | None], manager: str) -> Raw:
         """Apply what `patch_of` makes of the body; on a conflict again, on what the server has by then."""
-        uid, tries = identity(raw), 0
+        tries = 0
         while True:
             patch = patch_of(raw)
             if patch is None:
@@ -115,27 +111,16 @@ class Finalizers:
             meta = metadata(raw)
             name, namespace = meta["name"], meta.get("namespace")
             try:
-                return await self._writes.patch(self._resource, name, namespace, patch, type="json")
+                return await self._writes.patch(self._resource, name, namespace, patch, type="json", manager=manager)
             except ApiError as error:
                 if isinstance(error, NotFound) and error.is_about_an_object:
-                    raise Gone from error
+                    raise Gone.was(raw) from error
                 tries += 1
                 # A failed test of a JSON patch is 422 to a real server, and 409 is a writer in between.
                 if error.status not in (409, 422) or tries >= _TRIES:
                     raise
-                raw = await self._fresh(name, namespace, uid)
-
-    async def _fresh(self, name: str, namespace: str | None, uid: str) -> Raw:
-        try:
-            raw = await self._writes.cluster.get(self._resource, name, namespace)
-        except NotFound as error:
-            if not error.is_about_an_object:
-                raise
-            raise Gone from error
-        if identity(raw) != uid:
-            raise Gone
-        logger.debug("Tried again on a newer version of %s.", reference(raw))
-        return raw
+                raw = await self._writes.fresh(self._resource, raw)
+                logger.debug("Tried again on a newer version of %s.", reference(raw))
 
 
 def _appending(raw: Raw, names: Collection[str]) -> list[Raw] | None:

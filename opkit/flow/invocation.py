@@ -9,18 +9,18 @@ a thread pool of opkit's own. Never decides what a result means.
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import contextvars
-import functools
 import inspect
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Protocol
 
 from opkit.cluster.body import Body, Meta, Raw, clone, metadata
 from opkit.cluster.resource import Resource
+from opkit.flow import threads as in_threads
 from opkit.flow.access import BlockingAccess, ClusterAccess
+from opkit.flow.threads import Threads
 from opkit.plan.plan import Handler
 from opkit.settings import Settings
 from opkit.triggers import DeleteReason, Trigger
@@ -274,20 +274,17 @@ def object_reference(raw: Raw) -> dict[str, Any]:
 
 
 class Invoker:
-    """Calls handlers. Owns the threads for those that are plain functions."""
+    """Calls handlers; those that are plain functions in threads."""
 
     def __init__(
         self,
-        threads: int,
+        threads: Threads,
         clients: Callable[[str], Any] | None = None,
         gate: Callable[[str], Awaitable[None] | None] = lambda handler: None,
     ) -> None:
         self._gate = gate
-        self._threads = threads
-        self._pool: concurrent.futures.ThreadPoolExecutor | None = None
+        self.threads = threads
         self._clients = clients
-        self.in_threads: dict[int, str] = {}
-        """What runs in threads at this moment, for the report of what did not finish."""
         self._runs: set[Run] = set()
 
     async def call(self, handler: Handler, run: Run, timeout: float | None = None) -> Any:
@@ -309,9 +306,13 @@ class Invoker:
                 return await self._in_thread(function, arguments, handler, run, timeout)
             if timeout is None:
                 returned = function(**arguments)
-                return await returned if inspect.isawaitable(returned) else returned
-            async with asyncio.timeout(timeout):
-                return await _settle(function(**arguments))
+                result = await returned if inspect.isawaitable(returned) else returned
+            else:
+                async with asyncio.timeout(timeout):
+                    result = await _settle(function(**arguments))
+            if "cluster" in run.__dict__ and isinstance(run.cluster, ClusterAccess) and run.cluster.calls:
+                await run.cluster.calls.check()
+            return result
         finally:
             self._runs.discard(run)
 
@@ -329,21 +330,16 @@ class Invoker:
         if handler.object_argument is not None:
             arguments[handler.object_argument] = run.body
         for parameter, library in handler.clients:
-            if self._clients is None:
-                raise TypeError(f"a client of {library} is only there when a real server is")
-            arguments[parameter] = self._clients(library)
+            arguments[parameter] = self.client(library)
         return arguments
 
     async def _in_thread(
-        self, function: Callable[..., Any], arguments: Mapping[str, Any], handler: Handler, run: Run,
+        self, function: Callable[..., Any], arguments: dict[str, Any], handler: Handler, run: Run,
         timeout: float | None,
     ) -> Any:  # fmt: skip
         loop = asyncio.get_running_loop()
-        context = contextvars.copy_context()
-        call = functools.partial(context.run, functools.partial(_call, function, arguments))
-        future = loop.run_in_executor(self._executor(), call)
-        self.in_threads[id(future)] = f"{handler.name} on {run.namespace or ''}/{run.name}".replace(" /", " ")
-        future.add_done_callback(lambda done: self.in_threads.pop(id(done), None))
+        where = f"{run.namespace}/{run.name}" if run.namespace else run.name
+        future = self.threads.start(lambda: in_threads.call(function, arguments), f"{handler.name} on {where}")
         if timeout is None:
             return await _settle(await _uncancelled(future, run))
         late = loop.call_later(timeout, run.stop)
@@ -356,24 +352,11 @@ class Invoker:
             raise TimeoutError(f"took {loop.time() - started:.1f} s; a handler in a thread can't be interrupted")
         return await _settle(result)
 
-    def _executor(self) -> concurrent.futures.ThreadPoolExecutor:
-        if self._pool is None:
-            self._pool = concurrent.futures.ThreadPoolExecutor(self._threads, thread_name_prefix="opkit-handler")
-        return self._pool
-
-    def close(self) -> None:
-        """Let go of the threads; those that still work are not waited for."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            self._pool = None
-
-
-def _call(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-    """Call a plain function. Two exceptions can't be carried by a future: a stray `next()` would hang its run."""
-    try:
-        return function(**arguments)
-    except (StopIteration, GeneratorExit) as error:
-        raise RuntimeError(f"the handler raised {type(error).__name__}") from error
+    def client(self, library: str) -> Any:
+        """A client of another library, with the operator's credentials. Raises `TypeError` where there is no server."""
+        if self._clients is None:
+            raise TypeError(f"a client of {library} is only there when a real server is")
+        return self._clients(library)
 
 
 async def _settle(result: Any) -> Any:

@@ -11,15 +11,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
-from opkit.cluster.body import Raw, identity, metadata, reference
+from opkit.cluster.body import Raw, identity, reference
 from opkit.cluster.resource import Resource
-from opkit.errors import ApiError, NotFound
+from opkit.errors import ApiError
 from opkit.flow.coordinator import Coordinator, Lane
 from opkit.flow.finalizers import Finalizers
 from opkit.flow.queue import InMemoryQueue
 from opkit.flow.report import Outcome, Report
 from opkit.flow.requests import Request
 from opkit.flow.runtime import Runtime
+from opkit.flow.writes import Gone
 from opkit.settings import OnLeave
 from opkit.triggers import Trigger
 
@@ -87,26 +88,18 @@ class Leaving:
     async def _let_go(self, request: Request) -> bool:
         """Take our finalizers off an object, if it is still there and nobody wants it; whether that is done."""
         assert request.body is not None
-        raw = await self._fresh(request.body)
-        if raw is None or self._is_wanted(raw):
+        try:
+            raw = await self._runtime.writes.fresh(self._resource, request.body)
+        except Gone:
+            return True
+        if self._is_wanted(raw):
             return True
         if self._policy is OnLeave.FINALIZE:
             report = await self._finalize(raw, request)
             return report.outcome in (Outcome.SUCCESS, Outcome.SKIPPED)
         logger.info("%s is not selected any more: its finalizers are taken off without running them.", reference(raw))
-        await self._finalizers.strip(raw)
+        await self._finalizers.strip(raw, self._runtime.settings.name)
         return True
-
-    async def _fresh(self, body: Raw) -> Raw | None:
-        """The object as the server has it; `None` if it is gone."""
-        meta = metadata(body)
-        try:
-            raw = await self._runtime.writes.cluster.get(self._resource, meta["name"], meta.get("namespace"))
-        except NotFound as error:
-            if not error.is_about_an_object:
-                raise
-            return None
-        return raw if identity(raw) == identity(body) else None
 
     async def _look_around(self, namespace: str | None) -> None:
         for raw in await self._runtime.writes.cluster.list(self._resource, namespace):

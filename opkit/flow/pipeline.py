@@ -3,21 +3,21 @@ A pipeline: the rooms of one controller, connected.
 
     store --change--> sieve --request--> lane (queue, coordinator) --> reconcile --report--> results --request--> lane
 
-Takes changes of its store; owns the controller's sieve, queue, reconciler and results. The delete handler has a
-lane of its own, which goes first: what it is told never mixes with requests of another object of the name.
+Takes changes of its store; owns the controller's sieve, queue, reconciler and results.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Awaitable
+from typing import Protocol
 
 from opkit.cluster.body import Raw, identity, is_deleting, metadata
 from opkit.cluster.resource import Resource
 from opkit.cluster.selector import FieldSelector
-from opkit.errors import ApiError
 from opkit.flow.coordinator import Coordinator, Lane
 from opkit.flow.finalizers import Finalizers
+from opkit.flow.goodbyes import Goodbyes
 from opkit.flow.invocation import Memo, Run
 from opkit.flow.journal import Journal
 from opkit.flow.loops import LoopDetector
@@ -32,12 +32,10 @@ from opkit.flow.sieve import Sieve
 from opkit.flow.store import Change, ChangeType, Store
 from opkit.flow.tools import HandlerTools
 from opkit.flow.view import View
+from opkit.flow.writes import field_manager
 from opkit.plan.plan import Controller
 from opkit.settings import QueueStrategy
 from opkit.triggers import DeleteReason, Trigger
-
-# Times that a failed delete handler is called again: it is told for information (semantics: 9).
-_DELETE_RETRIES = 2
 
 # A change that comes so soon after a run of its object is taken for the run's own doing.
 _OWN_DOING = 1.0
@@ -58,6 +56,21 @@ class Shared:
     finalizers: Finalizers
     journal: Journal
     memos: dict[str, Memo]
+    pipelines: list[Pipeline] = dataclasses.field(default_factory=list)
+    polls: list[Polls] = dataclasses.field(default_factory=list)
+
+    def drop_memo(self, uid: str) -> None:
+        """Forget the author's values about an object that no controller knows any more, or is still to be told of."""
+        if not any(uid in pipeline.store or pipeline.says_goodbye(uid) for pipeline in self.pipelines):
+            self.memos.pop(uid, None)
+
+
+class Polls(Protocol):
+    """Who wants to know when objects come to be known, and when they were run."""
+
+    def note_known(self, uid: str) -> None: ...
+
+    def note_run(self, uid: str) -> None: ...
 
 
 class Pipeline:
@@ -69,18 +82,22 @@ class Pipeline:
         self.controller = controller
         self.store = store
         self._shared = shared
+        shared.pipelines.append(self)
         self._runtime = runtime = shared.runtime
         settings = runtime.settings
         self.identity = f"{controller.name}@{shared.resource}"
+        self.manager = field_manager(settings.name, controller.name)
         self.view = view
         self.tools = HandlerTools(
             controller=self.name,
             identity=self.identity,
+            manager=self.manager,
             resource=shared.resource,
             runtime=runtime,
             memos=shared.memos,
             schedule=self.schedule,
             schedule_named=self.schedule_named,
+            is_wanted=self._is_wanted,
         )
         self.sieve = Sieve(
             controller=self.identity,
@@ -88,6 +105,7 @@ class Pipeline:
             strategy=controller.strategy or settings.reconcile.strategy,
             default_filters=controller.default_filters,
             finalizers=shared.finalizers.declared,
+            when=controller.when,
             now=runtime.clock.now,
         )
         self.results = Results(
@@ -98,6 +116,7 @@ class Pipeline:
                 resync=controller.resync if controller.resync_set else settings.reconcile.resync,
             ),
             writes=runtime.writes,
+            manager=self.manager,
             now=runtime.clock.now,
             random=runtime.random,
         )
@@ -105,11 +124,21 @@ class Pipeline:
         self._reconciler = self._make_reconciler()
         self._loops = LoopDetector(runtime.clock.now)
         self.lane = Lane(self.name, _make_queue(settings.queue.strategy), self._serve)
-        self._goodbyes = Lane(f"{self.name} (delete)", InMemoryQueue(), self._serve_delete, urgent=True)
-        self._reasons: dict[str, DeleteReason] = {}
-        if controller.delete is not None:
-            shared.coordinator.join(self._goodbyes)
+        self._goodbyes = self._make_goodbyes() if controller.delete is not None else None
         shared.coordinator.join(self.lane)
+
+    def _make_goodbyes(self) -> Goodbyes:
+        return Goodbyes(
+            controller=self.name,
+            resource=self._shared.resource,
+            runtime=self._runtime,
+            coordinator=self._shared.coordinator,
+            reconciler=self._reconciler,
+            results=self.results,
+            asks=self.view.may_leave_unseen,
+            on_run=self._note_run,
+            on_told=self._shared.drop_memo,
+        )
 
     def _make_reconciler(self) -> Reconciler:
         controller, settings = self.controller, self._runtime.settings
@@ -117,7 +146,8 @@ class Pipeline:
             steps=Steps(
                 reconcile=controller.reconcile,
                 delete=controller.delete,
-                timeout=controller.timeout if controller.timeout is not None else settings.reconcile.timeout,
+                timeout=controller.timeout if controller.timeout_set else settings.reconcile.timeout,
+                manager=self.manager,
                 auto_attach=settings.finalizers.auto_attach,
                 auto_detach=settings.finalizers.auto_detach,
             ),
@@ -125,6 +155,8 @@ class Pipeline:
             wants=self.sieve.wants,
             read=self.store.get,
             matches=self.view.matches,
+            admits=self.sieve.admits,
+            is_wanted=self._is_wanted,
             make_run=self._make_run,
             send_patch=self.results.send_patch,
             invoker=self._runtime.invoker,
@@ -140,6 +172,8 @@ class Pipeline:
         seen = self.view.of(change)
         if seen is None:
             return
+        if seen.type is ChangeType.ADDED:
+            self._welcome(seen.uid)
         verdict = self.sieve.judge(seen)
         self._shared.journal.note(
             seen.uid, "event", seen.type, self.name, verdict.accepted, verdict.by or "every filter"
@@ -148,13 +182,27 @@ class Pipeline:
             self._end(seen)
         if not verdict.accepted:
             if self._tells_refusals:
-                self.refuse(
-                    Refusal(_WIRE[seen.type], verdict.by, self.name, self._shared.resource, seen.uid, seen.body)
-                )
-        elif seen.type is ChangeType.DELETED:
-            self._say_goodbye(seen)
-        else:
+                self._tell_refusal(_WIRE[seen.type], verdict.by, seen.uid, seen.body)
+        elif seen.type is not ChangeType.DELETED:
             self._accept(seen)
+        elif self._goodbyes is not None:
+            self._goodbyes.say(seen)
+
+    def _welcome(self, uid: str) -> None:
+        """The object is (back) here."""
+        if self._goodbyes is not None:
+            self._goodbyes.cancel(uid)
+        for poll in self._shared.polls:
+            poll.note_known(uid)
+
+    def offer_lost(self) -> None:
+        """A complete list has been seen: what was dropped on its way to the queue comes back with it."""
+        for uid in self.sieve.lost():
+            if (raw := self.store.get(uid)) is not None:
+                self.offer(Change(ChangeType.UPDATED, uid, raw, raw))
+
+    def _tell_refusal(self, type_: str, by: str, uid: str, body: Raw) -> None:
+        self.refuse(Refusal(type_, by, self.name, self._shared.resource, uid, body))
 
     def refuse(self, refusal: Refusal) -> None:
         """Tell that a change was refused."""
@@ -162,17 +210,21 @@ class Pipeline:
 
     def _accept(self, change: Change) -> None:
         triggers = _ADDED if change.type is ChangeType.ADDED else _MODIFIED
+        begins_deletion = False
         if is_deleting(change.body):
             triggers |= _FINALIZER
-            if change.old is None or not is_deleting(change.old):
-                # The start of a deletion is not held up by the backoff of what came before it.
-                self.lane.queue.cancel(change.uid)
+            # The start of a deletion is not held up by the backoff of what came before it.
+            begins_deletion = change.old is None or not is_deleting(change.old)
         if change.old is not None:
             self._watch_for_loops(change, change.old)
-        generation = metadata(change.body).get("generation")
-        request = Request(change.uid, self._runtime.clock.now(), triggers, generation=generation, body=change.body)
-        if not self.add(request):
-            self.store.unsee(change)
+        request = Request(
+            change.uid, self._runtime.clock.now(), triggers,
+            generation=metadata(change.body).get("generation"), body=change.body, afresh=begins_deletion,
+        )  # fmt: skip
+        if self.add(request):
+            self.sieve.seen(change.uid)
+        else:
+            self.sieve.dropped(change)
 
     def add(self, request: Request) -> bool:
         """Hand a request to the coordinator; whether it was accepted."""
@@ -205,72 +257,36 @@ class Pipeline:
         """Clean up after an object that is gone, whatever the filters say about telling the author."""
         self.lane.queue.cancel(change.uid)
         self.results.forget(change.uid)
+        self.sieve.forget(change.uid)
         self._loops.forget(change.uid)
 
     def says_goodbye(self, uid: str) -> bool:
         """Whether the delete handler is still to be told of this object."""
-        return uid in self._reasons
+        return self._goodbyes is not None and uid in self._goodbyes
 
-    def _say_goodbye(self, change: Change) -> None:
-        if self.controller.delete is None:
-            return
-        self._reasons[change.uid] = (
-            DeleteReason.LEFT_SELECTOR if change.left
-            else DeleteReason.UNKNOWN if change.final_state_unknown
-            else DeleteReason.DELETED
-        )  # fmt: skip
-        request = Request(change.uid, self._runtime.clock.now(), _MODIFIED, body=change.body)
-        self._shared.coordinator.add(self._goodbyes, request)
-
-    async def _serve_delete(self, request: Request) -> Request | None:
-        report = await self._reconciler.run_delete(request, await self._reason(request))
-        self._note_run(request, report)
-        if report.outcome is Outcome.FAILURE and request.attempt <= _DELETE_RETRIES:
-            delay = self.results_delay(request.attempt)
-            return dataclasses.replace(
-                request, due=self._runtime.clock.now() + delay, attempt=request.attempt + 1, entry=None
-            )
-        if report.outcome is Outcome.FAILURE:
-            logger.warning("The delete handler failed for good, which nothing depends on: %s", report.why)
-        del self._reasons[request.key]
-        if request.key not in self.store:
-            self._shared.memos.pop(request.key, None)
-        return None
-
-    async def _reason(self, request: Request) -> DeleteReason:
-        """
-        Why the object is gone for this controller.
-
-        The server tells a watch with a selector nothing but that: whether the object lives on has to be asked for.
-        """
-        reason = self._reasons[request.key]
-        if reason is DeleteReason.LEFT_SELECTOR or not self.view.may_leave_unseen or request.body is None:
-            return reason
-        meta = metadata(request.body)
-        try:
-            raw = await self._runtime.writes.cluster.get(self._shared.resource, meta["name"], meta.get("namespace"))
-        except ApiError:
-            return reason
-        if identity(raw) == request.key:
-            self._reasons[request.key] = DeleteReason.LEFT_SELECTOR
-        return self._reasons[request.key]
-
-    def results_delay(self, failures: int) -> float:
-        """The retry policy's delay after so many failures."""
-        retry = self.controller.retry or self._runtime.settings.retry
-        return retry.delay(failures, self._runtime.random.random())
+    def stand_by(self) -> None:
+        """Another process leads, and tells its own delete handlers."""
+        if self._goodbyes is not None:
+            self._goodbyes.drop_all()
 
     # Runs.
 
     async def _serve(self, request: Request) -> Request | None:
         if request.triggers == _RESYNC:
             request.attempt, request.conflicts = 1, 0  # what was given up is tried afresh
+        self.sieve.seen(request.key)
         report = await self._reconciler.run(request)
         again = await self.results.settle(request, report)
         self._note_run(request, report)
+        if report.refused_by and self._tells_refusals:
+            body = self.store.get(request.key) or request.body or {}
+            self._tell_refusal(_reason_of(request), report.refused_by, request.key, body)
         if request.key not in self.store:
             self.results.forget(request.key)
             return None
+        if report.outcome is not Outcome.SKIPPED:
+            for poll in self._shared.polls:
+                poll.note_run(request.key)
         if again is not None:
             self._shared.journal.note(
                 request.key, "next", self.name, again.due - self._runtime.clock.now(), again.triggers, again.attempt
@@ -305,6 +321,10 @@ class Pipeline:
             return False
         return self.view.matches(raw)
 
+    def _is_wanted(self, raw: Raw) -> bool:
+        """Whether any controller of the resource is for this object."""
+        return any(pipeline.wants(raw) for pipeline in self._shared.pipelines)
+
     def finalize(self, raw: Raw, request: Request) -> Awaitable[Report]:
         """Run the finalizers that stand on an object, and take them off."""
         return self._reconciler.finalize(raw, request)
@@ -322,6 +342,14 @@ class Pipeline:
         """Ask for a run of the object that has this name now."""
         raw = self.store.find(name, namespace if self._shared.resource.namespaced else None)
         return raw is not None and self.schedule(identity(raw), after, trigger)
+
+
+def _reason_of(request: Request) -> str:
+    """Why a run was asked for, in one word: that of the event, if there was one."""
+    for trigger in (Trigger.ADDED, Trigger.MODIFIED):
+        if trigger in request.triggers:
+            return str(trigger)
+    return min(map(str, request.triggers))
 
 
 _WIRE = {ChangeType.ADDED: "ADDED", ChangeType.UPDATED: "MODIFIED", ChangeType.DELETED: "DELETED"}

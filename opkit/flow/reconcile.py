@@ -15,11 +15,13 @@ from typing import Any
 from opkit.clock import Clock
 from opkit.cluster.body import Raw, identity, is_deleting, metadata
 from opkit.errors import ApiError
-from opkit.flow.finalizers import Finalizers, Gone
+from opkit.flow.finalizers import Finalizers
 from opkit.flow.invocation import Invoker, Run
 from opkit.flow.report import Call, Outcome, Report, skipped
 from opkit.flow.requests import Request
 from opkit.flow.results import describe_error
+from opkit.flow.sieve import Verdict
+from opkit.flow.writes import Gone
 from opkit.plan.plan import Finalizer, Handler
 from opkit.results import Result
 from opkit.triggers import DeleteReason
@@ -34,6 +36,7 @@ class Steps:
     reconcile: Handler
     delete: Handler | None
     timeout: float | None
+    manager: str
     auto_attach: bool = True
     auto_detach: bool = True
 
@@ -49,6 +52,8 @@ class Reconciler:
         wants: Callable[[Finalizer, Raw], bool],
         read: Callable[[str], Raw | None],
         matches: Callable[[Raw], bool],
+        admits: Callable[[Raw], Verdict],
+        is_wanted: Callable[[Raw], bool],
         make_run: MakeRun,
         send_patch: Callable[[Run], Any],
         invoker: Invoker,
@@ -61,6 +66,8 @@ class Reconciler:
         self._wants = wants
         self._read = read
         self._matches = matches
+        self._admits = admits
+        self._is_wanted = is_wanted
         self._make_run = make_run
         self._send_patch = send_patch
         self._invoker = invoker
@@ -74,20 +81,41 @@ class Reconciler:
         raw = self._read(request.key)
         if raw is None:
             return skipped("the object is gone")
+        # What a failure of this run stands for: a change of another generation starts afresh.
+        request.generation = metadata(raw).get("generation")
         if not self._matches(raw):
             return skipped("the selector does not match any more")
-        if self._attaches and not is_deleting(raw):
-            missing = self._finalizers.missing(raw, self._wants)
-            if missing:
-                try:
-                    raw = await self._finalizers.attach(raw, missing)
-                except Gone:
-                    return skipped("the object went away before its finalizer was attached")
-                except ApiError as error:
-                    return _refused(f"attaching {', '.join(missing)}", error)
+        if not is_deleting(raw):
+            verdict = self._admits(raw)
+            if not verdict.accepted:
+                return Report(Outcome.SKIPPED, why=f"refused by {verdict.by}", refused_by=verdict.by)
+            if self._attaches:
+                attached = await self._attach(raw)
+                if isinstance(attached, Report):
+                    return attached
+                raw = attached
         if is_deleting(raw):
             return await self.finalize(raw, request)
         return await self._call(self._steps.reconcile, self._make_run(raw, request, None), self._steps.timeout)
+
+    async def _attach(self, raw: Raw) -> Raw | Report:
+        """Put our finalizers on the object; the body to go on with, or why there is nothing to go on with."""
+        missing = self._finalizers.missing(raw, self._wants)
+        if not missing:
+            return raw
+        try:
+            # Asked again for each newer body: it may have left its selector while the patch was on its way, and nobody
+            # would take the finalizer off again.
+            attached = await self._finalizers.attach(
+                raw,
+                lambda body: self._finalizers.missing(body, self._wants) if self._is_wanted(body) else [],
+                self._steps.manager,
+            )
+        except Gone:
+            return skipped("the object went away before its finalizer was attached")
+        except ApiError as error:
+            return _refused(f"attaching {', '.join(missing)}", error)
+        return attached if self._matches(attached) else skipped("the selector does not match any more")
 
     async def run_delete(self, request: Request, reason: DeleteReason) -> Report:
         """Tell the delete handler about the end of an object."""
@@ -108,7 +136,7 @@ class Reconciler:
             if not self._steps.auto_detach:
                 continue
             try:
-                left = await self._finalizers.detach(raw, finalizer.name)
+                left = await self._finalizers.detach(raw, finalizer.name, self._steps.manager)
             except ApiError as error:
                 refused = _refused(f"removing the finalizer {finalizer.name}", error)
                 refused.finalizing = True
@@ -160,6 +188,7 @@ class Reconciler:
         if call is not None:
             call.duration = report.duration
             call.outcome, call.result, call.error = report.outcome, report.result, report.error
+            report.call = call
         return report
 
 

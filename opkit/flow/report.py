@@ -58,8 +58,18 @@ class Report:
     finalizing: bool = False
     by_runtime: bool = False
     """A failure of a request that opkit itself made, not of the author's function."""
+    refused_by: str = ""
+    """The condition on the object (`when=`) that refused the run."""
+    call: Call | None = None
+    """What onlookers see of it: a patch that the server refuses makes a failed call of it."""
     handler: str = ""
     duration: float = 0.0
+
+    def fail(self, why: str, error: BaseException) -> None:
+        """Make a failure of what had succeeded: its patch was not taken."""
+        self.outcome, self.why, self.error = Outcome.FAILURE, why, error
+        if self.call is not None:
+            self.call.outcome, self.call.error = Outcome.FAILURE, error
 
 
 def skipped(why: str) -> Report:

@@ -39,6 +39,8 @@ class Request:
     """The one early run of this backoff has been granted; further events wait for the retry."""
     conflicts: int = 0
     """409 answers in a row that ended its runs."""
+    afresh: bool = False
+    """It waits for no backoff of what failed before, whatever its generation: the object's deletion has begun."""
     entry: object = None
     """The queue's own mark: where it keeps this request."""
 
@@ -60,7 +62,7 @@ def merge(waiting: Request, arriving: Request) -> bool:
     may run the object early, once; it keeps the attempt and the time of the retry (semantics: 6).
     """
     before = waiting.due
-    if waiting.attempt == 1 == arriving.attempt and waiting.retry_due is None is arriving.retry_due:
+    if waiting.attempt == 1 == arriving.attempt and not waiting.in_backoff and not arriving.in_backoff:
         # Nobody has failed, so there is no backoff to weigh: the path of nearly every event.
         waiting.due = min(before, arriving.due)
     elif _starts_afresh(waiting, arriving):
@@ -79,20 +81,28 @@ def merge(waiting: Request, arriving: Request) -> bool:
         waiting.overtaken = waiting.overtaken or arriving.overtaken
         if arriving.retry_due is not None:
             waiting.retry_due = arriving.retry_due
-    waiting.triggers = _union(waiting.triggers, arriving.triggers)
-    if arriving.generation is not None and (waiting.generation is None or arriving.generation > waiting.generation):
+    # A finished run tells of the state that it saw; a change that came meanwhile is newer, whatever the numbers say:
+    # a database that was restored counts generations from a lower one on (semantics: 13.2).
+    if arriving.generation is not None and (waiting.generation is None or not arriving.triggers.isdisjoint(CHANGES)):
         waiting.generation = arriving.generation
+    waiting.triggers = _union(waiting.triggers, arriving.triggers)
+    waiting.afresh = waiting.afresh or arriving.afresh
     if arriving.body is not None:
         waiting.body = arriving.body
     return waiting.due < before
 
 
 def _starts_afresh(one: Request, other: Request) -> bool:
-    """Whether one of them is a change with a generation that the other's failed runs have not seen."""
-    if one.generation is None or other.generation is None or one.generation == other.generation:
+    """Whether one of them is a change that the other's failed runs have not seen: a new generation, or the deletion."""
+    return _is_news(one, other) or _is_news(other, one)
+
+
+def _is_news(change: Request, failed: Request) -> bool:
+    if change.in_backoff or change.triggers.isdisjoint(CHANGES) or not (failed.attempt > 1 or failed.in_backoff):
         return False
-    newer, older = (one, other) if one.generation > other.generation else (other, one)
-    return not newer.triggers.isdisjoint(CHANGES) and not newer.in_backoff and (older.attempt > 1 or older.in_backoff)
+    if change.afresh:
+        return True
+    return None not in (change.generation, failed.generation) and change.generation != failed.generation
 
 
 def _revives(one: Request, other: Request) -> bool:

@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from opkit.cluster.body import Raw, metadata
+from opkit.cluster.body import Raw, identity
 from opkit.cluster.resource import Resource
 from opkit.errors import ApiError, NotFound
 from opkit.flow.invocation import Run, object_reference
@@ -52,6 +52,7 @@ class Results:
         resource: Resource,
         policy: Policy,
         writes: Writes,
+        manager: str,
         now: Callable[[], float],
         random: random.Random,
     ) -> None:
@@ -59,6 +60,7 @@ class Results:
         self._resource = resource
         self._policy = policy
         self._writes = writes
+        self._manager = manager
         self._now = now
         self._random = random
         self.last_run: dict[str, float] = {}
@@ -91,13 +93,12 @@ class Results:
             if report.outcome is Outcome.FAILURE:
                 run.logger.warning("The patch of the failed run was not taken either: %s", error)
                 return
-            report.outcome, report.error, report.by_runtime = Outcome.FAILURE, error, True
-            report.why = f"the patch was not taken: {error}"
+            report.by_runtime = True
+            report.fail(f"the patch was not taken: {error}", error)
         except (TypeError, ValueError, RecursionError) as error:
             # Not JSON, or no mapping where one belongs: what the author put in.
             if report.outcome is not Outcome.FAILURE:
-                report.outcome, report.error = Outcome.FAILURE, error
-                report.why = f"the patch can't be sent: {describe_error(error)}"
+                report.fail(f"the patch can't be sent: {describe_error(error)}", error)
 
     async def send_patch(self, run: Run) -> None:
         """
@@ -108,38 +109,52 @@ class Results:
         patch = run.made_patch
         if patch is None:
             return
-        if await self._writes.is_replaced(self._resource, run.raw):
-            # The status subresource knows no precondition by UID: a namesake would take it for its own.
-            raise NotFound("the object is gone, and its patch with it", details={"name": run.name})
-        parts = self._parts(dict(patch), run.raw)
+        parts = self._parts(dict(patch))
         run.patch.clear()
         failed: ApiError | None = None
         for subresource, part in parts:
             try:
                 await self._writes.patch(
-                    self._resource, str(run.name), run.namespace, part,
-                    subresource=subresource, origin=self._controller,
+                    self._resource, str(run.name), run.namespace, part, subresource=subresource,
+                    origin=(self._controller, identity(run.raw)), manager=self._manager, only=run.raw,
                 )  # fmt: skip
             except ApiError as error:
                 failed = failed or error
         if failed is not None:
             raise failed
 
-    def _parts(self, patch: dict[str, Any], raw: Raw) -> list[tuple[str | None, Raw]]:
+    async def send_last_patch(self, report: Report, *, lives: bool) -> None:
+        """Send the patch of a delete handler, if the object lives on and has only left the selector."""
+        run = report.run
+        if run is None or run.made_patch is None:
+            return
+        if lives:
+            await self._send_patch(report)
+        else:
+            run.logger.warning("%s has a patch for an object that is gone: it is not sent. What must be written before "
+                               "an object goes is a finalizer's work.", report.handler)  # fmt: skip
+
+    def _parts(self, patch: dict[str, Any]) -> list[tuple[str | None, Raw]]:
         parts: list[tuple[str | None, Raw]] = []
-        status = patch.pop("status", None) if "status" in self._resource.subresources else None
-        if patch := {key: value for key, value in patch.items() if value != {}}:
-            # The UID makes the server refuse the patch for a later object of the same name.
-            fence = {"uid": metadata(raw)["uid"]} if metadata(raw).get("uid") else {}
-            parts.append((None, {**patch, "metadata": {**(patch.get("metadata") or {}), **fence}}))
+        # An empty map is what a mere look at `patch.status` leaves; None, which removes it, is sent like any value.
+        patch = {key: value for key, value in patch.items() if value != {}}
+        status = {"status": patch.pop("status")} if "status" in patch and self._has_status else None
+        if patch:
+            parts.append((None, patch))
         if status:
-            parts.append(("status", {"status": status}))
+            parts.append(("status", status))
         return parts
+
+    @property
+    def _has_status(self) -> bool:
+        return "status" in self._resource.subresources
 
     # Deciding.
 
     def _next(self, request: Request, report: Report) -> Request | None:
         """From verdict to what waits next: the whole policy in one place."""
+        if report.refused_by:
+            return self._resync(request)  # else nothing would ever look again at what its condition has held up
         if report.outcome in (Outcome.CANCELLED, Outcome.SKIPPED):
             return None
         if report.outcome is Outcome.SUCCESS:
@@ -165,6 +180,7 @@ class Results:
             return None
         again = self._request(request, 0.1 + 0.8 * self._random.random(), Trigger.RETRY)
         again.attempt, again.conflicts = request.attempt, request.conflicts + 1
+        again.retry_due, again.overtaken = request.retry_due, request.overtaken
         return again
 
     def _after_failure(self, request: Request, report: Report) -> Request | None:
@@ -175,11 +191,13 @@ class Results:
         if not report.finalizing and (is_permanent(report.error) or retry.exhausted(failures)):
             return self._give_up(request, report)
         if delay is None:
-            delay = retry.delay(failures, self._random.random())
+            delay = self.delay(failures)
         again = self._request(request, delay, Trigger.RETRY)
         # A server that asks us to slow down says nothing about the object.
         throttled = report.by_runtime and isinstance(report.error, ApiError) and report.error.status == 429
         again.attempt = failures if throttled else failures + 1
+        # One event may bring a failed object forward; a delay that it is asked to keep makes no new right to that.
+        again.overtaken = request.retry_due is not None and request.retry_due > self._now()
         return again
 
     def _delay_asked_for(self, report: Report) -> float | None:
@@ -217,13 +235,16 @@ class Results:
         interval = self._policy.resync
         if interval is None:
             return None
-        # The first resyncs are spread over the whole interval: all objects were run at the start.
-        first = request.key not in self.last_run
-        share = self._random.random() if first else 1 + _RESYNC_JITTER * (2 * self._random.random() - 1)
+        # Objects that were run together, as all are at the start, don't come back together.
+        share = 1 + _RESYNC_JITTER * (2 * self._random.random() - 1)
         return self._request(request, interval * share, Trigger.RESYNC)
 
     def _request(self, request: Request, after: float, trigger: Trigger) -> Request:
         return Request(request.key, self._now() + after, _TRIGGERS[trigger], generation=request.generation)
+
+    def delay(self, failures: int) -> float:
+        """The retry policy's delay after so many failures."""
+        return self._policy.retry.delay(failures, self._random.random())
 
     def forget(self, uid: str) -> None:
         """The object is gone."""

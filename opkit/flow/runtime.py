@@ -11,8 +11,10 @@ from typing import Any, TypeVar
 from opkit.clock import Clock
 from opkit.flow.events import EventPoster
 from opkit.flow.invocation import Invoker, Memo
+from opkit.flow.lead import Lead
 from opkit.flow.onlooker import Onlooker
 from opkit.flow.portal import in_loop_thread, wait_for
+from opkit.flow.threads import Threads
 from opkit.flow.writes import Writes
 from opkit.settings import Settings
 
@@ -28,6 +30,9 @@ class Runtime:
     settings: Settings
     writes: Writes
     invoker: Invoker
+    threads: Threads
+    """For functions of the author that are no handlers of objects, which must not wait for handlers."""
+    lead: Lead
     events: EventPoster
     memo: Memo
     loop: asyncio.AbstractEventLoop

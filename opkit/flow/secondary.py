@@ -12,12 +12,12 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from opkit.cluster.body import Body, Raw, metadata, reference
+from opkit.cluster.body import Body, Raw, identity, metadata, reference
 from opkit.cluster.resource import Resource
 from opkit.flow.onlooker import Refusal
 from opkit.flow.pipeline import Pipeline
 from opkit.flow.sieve import Sieve
-from opkit.flow.store import Change, ChangeType, Store
+from opkit.flow.store import Change, ChangeType, Origin, Store
 from opkit.triggers import Trigger
 
 logger = logging.getLogger("opkit.secondary")
@@ -91,17 +91,29 @@ class Dependents:
         if not concerned:
             return
         verdict = self._sieve.judge(change)
-        if not verdict.accepted:
+        others = [key for key in concerned if not self._is_writer(key, change.origin)]
+        by = verdict.by if not verdict.accepted else "write-echo" if not others else ""
+        if by:
             self._pipeline.refuse(Refusal(
-                _WIRE[change.type], verdict.by, self._pipeline.name, self.resource, change.uid, change.body
+                _WIRE[change.type], by, self._pipeline.name, self.resource, change.uid, change.body
             ))  # fmt: skip
             return
-        for key in concerned:
+        for key in others:
             if isinstance(key, str):
                 self._pipeline.schedule(key, 0.0, Trigger.SECONDARY)
             else:
                 namespace, name = key
                 self._pipeline.schedule_named(name, namespace, 0.0, Trigger.SECONDARY)
+
+    def _is_writer(self, key: Key, origin: Origin | None) -> bool:
+        """Whether a primary is the one whose own run has made this change (semantics: 13.1)."""
+        if origin is None or origin[0] != self._pipeline.identity:
+            return False
+        if isinstance(key, str):
+            return key == origin[1]
+        namespace, name = key
+        raw = self._pipeline.store.find(name, namespace)
+        return raw is not None and identity(raw) == origin[1]
 
     def _index(self, change: Change) -> set[Key]:
         """Bring the index up to date; the primaries of the old body and of the new one."""
@@ -122,7 +134,7 @@ class Dependents:
 
     def _related(self, raw: Raw, before: tuple[Key, ...]) -> tuple[Key, ...]:
         try:
-            return tuple(self._relate(raw))
+            return tuple(dict.fromkeys(self._relate(raw)))  # two references to the same object are common
         except Exception:
             # Who it concerns is not known now; those that it concerned before have to look.
             logger.exception("The mapper of %s failed on %s.", self.resource, reference(raw))

@@ -12,18 +12,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from opkit.cluster.body import Raw, identity, reference
-from opkit.cluster.protocol import Batch, WatchScope
+from opkit.cluster.protocol import Batch, Mark, WatchScope
 from opkit.cluster.resource import Resource
 from opkit.cluster.selector import LabelSelector
 from opkit.flow.coordinator import Coordinator
 from opkit.flow.finalizers import Finalizers
 from opkit.flow.journal import Journal
 from opkit.flow.leaving import Leaving
-from opkit.flow.pipeline import Pipeline, Shared
+from opkit.flow.pipeline import Pipeline, Polls, Shared
 from opkit.flow.requests import Request
 from opkit.flow.runtime import Runtime
 from opkit.flow.secondary import Dependents
-from opkit.flow.store import Change, ChangeType, Store
+from opkit.flow.store import Change, ChangeType, Origin, Store
 from opkit.flow.view import View
 from opkit.plan.plan import Controller, ResourcePlan
 from opkit.settings import OnLeave, WatchStrategy
@@ -65,6 +65,8 @@ class Served:
         narrowed = all(controller.label_selector or controller.field_selector for controller in controllers)
         self._leaving = self._make_leaving() if declared and controllers and narrowed else None
         self._swept: set[str | None] = set()
+        if not runtime.lead.is_held:
+            self.suspend()
 
     def _add_pipeline(self, controller: Controller, alone: bool) -> None:
         selector = self._watch_of(controller, alone)
@@ -126,6 +128,9 @@ class Served:
         """Take what a stream brought."""
         selector = (scope.label_selector, scope.field_selector)
         self._offer(selector, self.stores[selector].apply(scope.namespace, batch))
+        if batch is Mark.END_LIST:
+            for pipeline in self._readers.get(selector, ()):
+                pipeline.offer_lost()
 
     def listed(self, scope: WatchScope) -> None:
         """A scope has been listed completely."""
@@ -187,7 +192,7 @@ class Served:
             store.begin_write(name, namespace)
 
     def end_write(
-        self, name: str, namespace: str | None, answer: Raw | None, *, origin: str | None, created: bool
+        self, name: str, namespace: str | None, answer: Raw | None, *, origin: Origin | None, created: bool
     ) -> None:
         for selector, store in self.stores.items():
             self._offer(selector, store.end_write(name, namespace, answer, origin=origin, created=created))
@@ -207,6 +212,10 @@ class Served:
         ]
         return any(accepted)
 
+    def add_poll(self, poll: Polls) -> None:
+        """Let a poll know when objects come to be known, and when they were run."""
+        self._shared.polls.append(poll)
+
     def explain(self, name: str, namespace: str | None) -> list[dict[str, Any]]:
         """The last decisions about the object that has this name, or had it last."""
         namespace = namespace if self.resource.namespaced else None
@@ -214,6 +223,20 @@ class Served:
         if raw is not None:
             return self.journal.explain(identity(raw))
         return self.journal.explain_gone(f"{namespace}/{name}" if namespace else name)
+
+    def suspend(self) -> None:
+        """Another process leads: nothing is run any more."""
+        self.coordinator.suspend()
+        for pipeline in self.pipelines:
+            pipeline.stand_by()
+
+    def resume(self) -> None:
+        """This process leads: everything that is known is run, and what has left meanwhile is let go of."""
+        self.coordinator.resume()
+        self.reconcile_all()
+        if self._leaving is not None:
+            for namespace in self._swept:
+                self._leaving.sweep(namespace)
 
     def reconcile_all(self) -> None:
         """Ask for runs of everything that is known."""

@@ -6,7 +6,9 @@ order and the first refusal ends it (semantics: 2):
 
     the default filters (updates of primary objects only) AND generic AND the filter of the event's kind
 
-Never writes, waits or raises: a filter that raises accepts, since a spare run is cheap and a lost one is not.
+What was refused by the author's filters, or accepted and lost on its way to the queue, is not over with that: later
+changes are compared with the body that was accepted last (semantics: 13.3). Never writes, waits or raises: a filter
+that raises accepts, since a spare run is cheap and a lost one is not.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ import dataclasses
 import logging
 from collections.abc import Callable, Collection
 
-from opkit.cluster.body import Body, Raw, is_deleting, reference
-from opkit.filter.defaults import accepts_update
+from opkit.cluster.body import Body, Raw, finalizers, is_deleting, reference
+from opkit.filter.defaults import accepts_update, moves_deletion
 from opkit.filter.expressions import Filter
 from opkit.flow.store import EVERYONE, Change, ChangeType
 from opkit.plan.plan import Filters, Finalizer
@@ -41,8 +43,18 @@ _BY_DEFAULT = Verdict(False, "default")
 _BY_ECHO = Verdict(False, "write-echo")
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Behind:
+    """An object with changes that have led to no run."""
+
+    accepted: Raw | None
+    """The body that was accepted last; `None` if none was yet."""
+    dropped: bool
+    """The filters accepted them all, but no queue took the request."""
+
+
 class Sieve:
-    """The filters of one controller over its primary resource."""
+    """The filters of one controller over its primary resource, or over one of its secondary ones."""
 
     def __init__(
         self,
@@ -52,41 +64,68 @@ class Sieve:
         strategy: ReconcileStrategy,
         default_filters: bool = True,
         finalizers: Collection[Finalizer] = (),
+        when: Filter | None = None,
         now: Callable[[], float],
     ) -> None:
         self._controller = controller
         self._filters = filters
         self._strategy = strategy
         self._default_filters = default_filters
+        self._ours = frozenset(finalizer.name for finalizer in finalizers)
         self._always = tuple(finalizer.name for finalizer in finalizers if finalizer.when is None)
         self._conditional = tuple(finalizer for finalizer in finalizers if finalizer.when is not None)
+        self._when = when
         self._now = now
         self._logged: dict[str, float] = {}
-        self.errors = 0
-        """How many times a filter raised."""
+        self._behind: dict[str, _Behind] = {}
+
+    # Judging.
 
     def judge(self, change: Change) -> Verdict:
         """Whether this change is worth a run."""
-        if change.origin is not None and change.origin in (EVERYONE, self._controller):
+        # A controller knows of what it writes to the object that it is run for, and of nothing else that it writes.
+        if change.origin is not None and change.origin in (EVERYONE, (self._controller, change.uid)):
             return _BY_ECHO
+        if change.type is ChangeType.DELETED:
+            self._behind.pop(change.uid, None)
+            return self._ask(
+                (self._filters.generic, (change.body,)),
+                (self._filters.delete, (change.body,)),
+                final_state_unknown=change.final_state_unknown,
+            )
+        behind = self._behind.get(change.uid) if self._behind else None
+        verdict = self._judge_state(change, behind)
+        if self._default_filters and not verdict.accepted and verdict is not _BY_DEFAULT:
+            self._behind[change.uid] = behind or _Behind(change.old, dropped=False)
+        return verdict
+
+    def _judge_state(self, change: Change, behind: _Behind | None) -> Verdict:
+        if behind is not None and behind.dropped:
+            # As if it came only now: filters that look for one certain difference would not find it any more.
+            return self._judge_difference(change.body, behind.accepted)
+        verdict = self._judge_difference(change.body, change.old)
+        if verdict is _BY_DEFAULT and behind is not None:
+            # Nothing by itself, but what was refused before it may pass with it: a label that had paused an object.
+            return self._judge_difference(change.body, behind.accepted)
+        return verdict
+
+    def _judge_difference(self, new: Raw, old: Raw | None) -> Verdict:
         filters = self._filters
-        if change.type is ChangeType.UPDATED:
-            old = change.old
-            assert old is not None
-            if self._default_filters and not self._by_default(change.body, old):
-                return _BY_DEFAULT
-            if filters.generic is None and filters.update is None:
+        if old is None:
+            if (filters.generic is None and filters.add is None) or self._is_for_finalizers(new):
                 return _ACCEPTED
-            return self._ask((filters.generic, (change.body,)), (filters.update, (change.body, old)))
-        if change.type is ChangeType.ADDED:
-            if filters.generic is None and filters.add is None:
-                return _ACCEPTED
-            return self._ask((filters.generic, (change.body,)), (filters.add, (change.body,)))
-        return self._ask(
-            (filters.generic, (change.body,)),
-            (filters.delete, (change.body,)),
-            final_state_unknown=change.final_state_unknown,
-        )
+            return self._ask((filters.generic, (new,)), (filters.add, (new,)))
+        if self._default_filters and not self._by_default(new, old):
+            return _BY_DEFAULT
+        if filters.generic is None and filters.update is None:
+            return _ACCEPTED
+        if self._is_for_finalizers(new) and moves_deletion(new, old):
+            return _ACCEPTED
+        return self._ask((filters.generic, (new,)), (filters.update, (new, old)))
+
+    def _is_for_finalizers(self, raw: Raw) -> bool:
+        """A deletion with a finalizer of ours reaches it, whatever the author's filters say (semantics: 13.4)."""
+        return is_deleting(raw) and not self._ours.isdisjoint(finalizers(raw))
 
     def _by_default(self, new: Raw, old: Raw) -> bool:
         if self._strategy is ReconcileStrategy.BY_RESOURCE_VERSION:
@@ -94,11 +133,39 @@ class Sieve:
         wanted = self._always
         if self._conditional and not is_deleting(new):
             wanted += tuple(finalizer.name for finalizer in self._conditional if self.wants(finalizer, new))
-        return accepts_update(new, old, strategy=self._strategy, finalizers=wanted)
+        if accepts_update(new, old, strategy=self._strategy, finalizers=wanted):
+            return True
+        return self._when is not None and self.admits(new).accepted and not self.admits(old).accepted
 
     def wants(self, finalizer: Finalizer, raw: Raw) -> bool:
         """Whether a finalizer is meant for this object. A condition that raises means yes."""
         return finalizer.when is None or self._ask((finalizer.when, (raw,))).accepted
+
+    def admits(self, raw: Raw) -> Verdict:
+        """Whether the condition on the object (`when=`) lets it be run at all (semantics: 13.5)."""
+        return _ACCEPTED if self._when is None else self._ask((self._when, (raw,)))
+
+    # What became of it.
+
+    def seen(self, uid: str) -> None:
+        """The object is run with its newest body, or is about to be: all its changes so far are done with."""
+        if self._behind:
+            self._behind.pop(uid, None)
+
+    def dropped(self, change: Change) -> None:
+        """A change was accepted, and no queue took the request: it is to come back (semantics: 13.3)."""
+        behind = self._behind.get(change.uid)
+        self._behind[change.uid] = _Behind(behind.accepted if behind is not None else change.old, dropped=True)
+
+    def lost(self) -> list[str]:
+        """Objects (UID) with dropped changes."""
+        return [uid for uid, behind in self._behind.items() if behind.dropped]
+
+    def forget(self, uid: str) -> None:
+        """The object is gone."""
+        self._behind.pop(uid, None)
+
+    # Asking.
 
     def _ask(
         self, *questions: tuple[Filter | None, tuple[Raw, ...]], final_state_unknown: bool | None = None
@@ -118,7 +185,6 @@ class Sieve:
         return _ACCEPTED
 
     def _report(self, name: str, error: BaseException, raw: Raw) -> None:
-        self.errors += 1
         now = self._now()
         if now - self._logged.get(name, -_ERROR_LOG_INTERVAL) < _ERROR_LOG_INTERVAL:
             return

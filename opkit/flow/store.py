@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from opkit.cluster.body import Raw, identity, metadata, reference
@@ -21,6 +21,9 @@ logger = logging.getLogger("opkit.store")
 
 Scope = str | None
 """The namespace that a stream covers, or `None` for all of them."""
+
+Origin = tuple[str, str]
+"""Who wrote: a controller, and the object (UID) that it was reconciling then. Only that object's run knows of it."""
 
 _Name = tuple[str | None, str]
 
@@ -43,13 +46,13 @@ class Change:
     """The body before an update or a deletion."""
     final_state_unknown: bool = False
     """A deletion that nobody reported: the object was missing in a complete list."""
-    origin: str | None = None
-    """Who wrote it, if it is the echo of a write of this operator: a controller, or `EVERYONE` for opkit itself."""
+    origin: Origin | None = None
+    """Who wrote it, if it is the echo of a write of this operator."""
     left: bool = False
     """A deletion only for one controller: the object lives on, and does not match its selector any more."""
 
 
-EVERYONE = "*"
+EVERYONE: Origin = ("*", "")
 """The origin of opkit's own writes, which concern no controller."""
 
 
@@ -57,7 +60,7 @@ EVERYONE = "*"
 class _OwnWrites:
     """Answers to own writes of one object whose events have not come yet, as (version, origin, body) of each."""
 
-    expected: list[tuple[str, str | None, Raw]]
+    expected: list[tuple[str, Origin | None, Raw]]
 
     @property
     def latest(self) -> Raw:
@@ -90,8 +93,7 @@ class Store:
         self._members: dict[Scope, set[str]] = {}
         self._listing: dict[Scope, set[str]] = {}
         self._own: dict[str, _OwnWrites] = {}
-        self._unseen: dict[str, Raw] = {}
-        self._born: dict[str, tuple[str, str | None]] = {}
+        self._born: dict[str, tuple[str, Origin | None]] = {}
         self._writing: dict[_Name, list[tuple[Scope, EventType | str, Raw]]] = {}
         self._writers: dict[_Name, int] = {}
 
@@ -102,7 +104,7 @@ class Store:
         own = self._own.get(uid)
         if own is not None:
             return own.latest
-        return self._unseen.get(uid) or self._seen.get(uid)
+        return self._seen.get(uid)
 
     def find(self, name: str, namespace: str | None = None) -> Raw | None:
         """The newest body of the object that has this name now."""
@@ -166,7 +168,7 @@ class Store:
         try:
             meta = raw["metadata"]
             name: _Name = (meta.get("namespace"), meta["name"])
-            hash(meta.get("uid"))
+            hash((name, meta.get("uid"), meta.get("resourceVersion")))
             if (labels := meta.get("labels")) and labels.__class__ is not dict:
                 raise TypeError  # selectors read them: the whole stream would end there, again and again
         except (TypeError, KeyError, AttributeError):
@@ -196,8 +198,6 @@ class Store:
         if version is not None and version == seen["metadata"].get("resourceVersion"):
             return
         self._seen[uid] = raw
-        if self._unseen:
-            self._unseen.pop(uid, None)
         if self._own and uid in self._own:
             self._put_over_own_writes(uid, version, raw, seen, type_ == "LISTED", changes)
         else:
@@ -257,7 +257,6 @@ class Store:
     def _forget(self, uid: str) -> None:
         raw = self._seen.pop(uid)
         self._own.pop(uid, None)
-        self._unseen.pop(uid, None)
         meta = raw["metadata"]
         name = (meta.get("namespace"), meta["name"])
         if self._uids.get(name) == uid:
@@ -266,16 +265,6 @@ class Store:
             for members in (self._members.get(scope), self._listing.get(scope)):
                 if members is not None:
                     members.discard(uid)
-
-    def unsee(self, change: Change) -> None:
-        """
-        Take an update for unseen: readers get the new body, but what comes next is compared with the old one.
-
-        So a later event, or a list that shows the same version again, brings the change back.
-        """
-        if change.type is ChangeType.UPDATED and change.old is not None and self._seen.get(change.uid) is change.body:
-            self._seen[change.uid] = change.old
-            self._unseen[change.uid] = change.body
 
     # From the operator's own writes.
 
@@ -295,7 +284,7 @@ class Store:
         namespace: str | None,
         answer: Raw | None,
         *,
-        origin: str | None = EVERYONE,
+        origin: Origin | None = EVERYONE,
         created: bool = False,
     ) -> list[Change]:
         """
@@ -316,7 +305,7 @@ class Store:
             self._take(scope, (type_, raw), changes)
         return changes
 
-    def _expect(self, answer: Raw, origin: str | None, created: bool) -> None:
+    def _expect(self, answer: Raw, origin: Origin | None, created: bool) -> None:
         """Take the answer for the newest body, and its version for an echo to come."""
         uid, version = identity(answer), metadata(answer).get("resourceVersion")
         if version is None:
@@ -336,7 +325,7 @@ class Store:
         if all(version != expected for expected, _, _ in own.expected):
             own.expected.append((version, origin, answer))
 
-    def _remember_birth(self, uid: str, version: str, origin: str | None) -> None:
+    def _remember_birth(self, uid: str, version: str, origin: Origin | None) -> None:
         self._born[uid] = (version, origin)
         while len(self._born) > 10_000:  # objects that this store's selector never shows
             del self._born[next(iter(self._born))]
@@ -349,8 +338,3 @@ def describe(raw: Any) -> str:
         name = reference(raw) if isinstance(meta, dict) else "without metadata"
         return f"{raw.get('kind') or 'object'} {name}"
     return f"a {type(raw).__name__} instead of an object"
-
-
-def names(bodies: Iterable[Raw]) -> list[str]:
-    """The bodies' names, for people."""
-    return [reference(raw) for raw in bodies]

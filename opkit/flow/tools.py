@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from opkit.cluster.body import Body, Raw, identity
 from opkit.cluster.resource import Resource, ResourceSelector
-from opkit.flow.access import ClusterAccess
+from opkit.flow.access import ClusterAccess, Handled
 from opkit.flow.events import check as check_event
 from opkit.flow.invocation import Memo, PostEvent, Requeue, Run
 from opkit.flow.runtime import Runtime
@@ -34,19 +34,23 @@ class HandlerTools:
         *,
         controller: str,
         identity: str,
+        manager: str,
         resource: Resource,
         runtime: Runtime,
         memos: dict[str, Memo],
         schedule: Schedule,
         schedule_named: ScheduleNamed,
+        is_wanted: Callable[[Raw], bool],
     ) -> None:
         self._controller = controller
         self._identity = identity
+        self._manager = manager
         self._resource = resource
         self._runtime = runtime
         self._memos = memos
         self._schedule = schedule
         self._schedule_named = schedule_named
+        self._is_wanted = is_wanted
         self._dependents: list[Dependents] = []
 
     def memo(self, run: Run) -> Memo:
@@ -61,10 +65,10 @@ class HandlerTools:
         """The API for a handler."""
         return ClusterAccess(
             self._runtime.writes,
-            manager=self._runtime.settings.name,
+            manager=self._manager,
             namespace=run.namespace,
-            origin=self._identity,
-            handled=(self._resource, run.raw),
+            origin=(self._identity, identity(run.raw)),
+            handled=Handled(self._resource, run.raw, self._is_wanted),
         )
 
     def attach(self, dependents: Dependents) -> None:

@@ -168,6 +168,7 @@ class Watches:
                     for poll in plan.polls:
                         if (resource, poll) not in self._polls:
                             poller = Poller(poll, served, self._runtime)
+                            served.add_poll(poller)
                             task = self._runtime.loop.create_task(poller.run(), name=f"poll {poller.name}")
                             self._polls[resource, poll] = (poller, task)
 

@@ -11,13 +11,34 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from opkit.cluster.body import Raw, identity, metadata
+from opkit.cluster.body import Raw, identity, metadata, reference
 from opkit.cluster.merging import explains, would_change
 from opkit.cluster.protocol import Cluster, PatchType
 from opkit.cluster.resource import Resource
-from opkit.errors import Forbidden
+from opkit.errors import ApiError, Forbidden, NotFound
+from opkit.flow.lead import Lead
 from opkit.flow.onlooker import Onlooker, Write
-from opkit.flow.store import EVERYONE
+from opkit.flow.store import EVERYONE, Origin
+
+# Tries of a patch that is meant for one very object, each for the version that it has by then.
+_TRIES = 10
+
+# A server's own limit for the names of field managers.
+_LONGEST_MANAGER = 128
+
+
+def field_manager(operator: str, controller: str) -> str:
+    """The name under which a controller's writes are known to the server (semantics: 13.7)."""
+    return f"{operator}/{controller}"[:_LONGEST_MANAGER]
+
+
+class Gone(NotFound):
+    """The object is not there any more, or another one has its name by now: there is nothing left to do for it."""
+
+    @classmethod
+    def was(cls, raw: Raw) -> Gone:
+        """The one that this body was of."""
+        return cls(f"{reference(raw)} is gone", details={"name": metadata(raw).get("name")})
 
 
 class Watched(Protocol):
@@ -30,7 +51,7 @@ class Watched(Protocol):
     def begin_write(self, name: str, namespace: str | None) -> None: ...
 
     def end_write(
-        self, name: str, namespace: str | None, answer: Raw | None, *, origin: str | None, created: bool
+        self, name: str, namespace: str | None, answer: Raw | None, *, origin: Origin | None, created: bool
     ) -> None: ...
 
     def note_write(self, uid: str, verb: str, subresource: str | None, sent: bool, why: str) -> None: ...
@@ -39,12 +60,13 @@ class Watched(Protocol):
 class Writes:
     """The door. `watched` tells which resources are watched at this moment."""
 
-    def __init__(self, cluster: Cluster, watched: Callable[[Resource], Watched | None], onlooker: Onlooker) -> None:
+    def __init__(
+        self, cluster: Cluster, watched: Callable[[Resource], Watched | None], onlooker: Onlooker, lead: Lead
+    ) -> None:
         self.cluster = cluster
         self._watched = watched
         self._onlooker = onlooker
-        self.fenced = False
-        """Set while this process must not write: another one leads."""
+        self._lead = lead
 
     async def patch(
         self,
@@ -55,25 +77,86 @@ class Writes:
         *,
         type: PatchType = "merge",
         subresource: str | None = None,
-        origin: str | None = EVERYONE,
+        origin: Origin | None = EVERYONE,
+        manager: str | None = None,
+        only: Raw | None = None,
     ) -> Raw:
-        """Patch; gives the server's body, or the stored one if the patch would change nothing in it."""
+        """
+        Patch; gives the server's body, or the stored one if the patch would change nothing in it.
+
+        With `only`, a body of the object that is meant, no other one of its name is patched: raises `Gone` then.
+        """
+        if only is not None and await self.is_replaced(resource, only):
+            raise Gone.was(only)
         write = Write("patch", resource, name, namespace, subresource, patch)
         if type == "merge" and (stored := self._unchanged_by(write)) is not None:
             self._skip(write, stored)
             return stored
-        return await self._send(
-            write,
-            lambda: self.cluster.patch(resource, name, namespace, patch, type=type, subresource=subresource),
-            origin,
-        )
+
+        async def send(patch: Raw | Sequence[Raw]) -> Raw:
+            return await self.cluster.patch(
+                resource, name, namespace, patch, type=type, subresource=subresource, manager=manager
+            )
+
+        if only is None:
+            return await self._send(write, lambda: send(patch), origin)
+        known = self._newest(resource, only)
+        return await self._send(write, lambda: self._send_only(write, known, send), origin)
+
+    async def _send_only(self, write: Write, known: Raw, send: Callable[[Raw | Sequence[Raw]], Awaitable[Raw]]) -> Raw:
+        """Send a patch with what makes the server refuse it for a namesake; again, if it refuses an old version."""
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                return await send(_fenced(write.body, known, write.subresource))
+            except ApiError as error:
+                if error.status not in (409, 422):
+                    raise
+                try:
+                    fresh = await self.fresh(write.resource, known)
+                except Gone:
+                    raise
+                except ApiError:
+                    raise error from None  # who may not look takes the refusal as it is
+                if not tries_left or _version(fresh) == _version(known):
+                    raise  # that was about the patch itself
+                known = fresh
+        raise AssertionError("the last try gives or raises")
+
+    async def fresh(self, resource: Resource, raw: Raw) -> Raw:
+        """The object as the server has it. Raises `Gone` if it is gone or replaced, `ApiError` without an answer."""
+        meta = metadata(raw)
+        try:
+            found = await self.cluster.get(resource, meta["name"], meta.get("namespace"))
+        except NotFound as error:
+            if not error.is_about_an_object:
+                raise
+            raise Gone.was(raw) from error
+        if identity(found) != identity(raw):
+            raise Gone.was(raw)
+        return found
+
+    def _newest(self, resource: Resource, raw: Raw) -> Raw:
+        """The newest body that is known of this very object."""
+        watched = self._watched(resource)
+        if watched is None:
+            return raw
+        views = watched.views(str(metadata(raw).get("name")), metadata(raw).get("namespace"))
+        return next((view for view in views if identity(view) == identity(raw)), raw)
 
     async def create(
-        self, resource: Resource, body: Raw, namespace: str | None, *, origin: str | None = EVERYONE
+        self,
+        resource: Resource,
+        body: Raw,
+        namespace: str | None,
+        *,
+        origin: Origin | None = EVERYONE,
+        manager: str | None = None,
     ) -> Raw:
         name = metadata(body).get("name")
         write = Write("create", resource, name, namespace, None, body)
-        return await self._send(write, lambda: self.cluster.create(resource, body, namespace), origin, created=True)
+        return await self._send(
+            write, lambda: self.cluster.create(resource, body, namespace, manager=manager), origin, created=True
+        )
 
     async def apply(
         self,
@@ -84,7 +167,7 @@ class Writes:
         *,
         manager: str,
         force: bool = False,
-        origin: str | None = EVERYONE,
+        origin: Origin | None = EVERYONE,
     ) -> Raw:
         watched = self._watched(resource)
         created = watched is not None and watched.find(name, namespace) is None
@@ -97,10 +180,19 @@ class Writes:
         )
 
     async def replace(
-        self, resource: Resource, name: str, namespace: str | None, body: Raw, *, origin: str | None = EVERYONE
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None,
+        body: Raw,
+        *,
+        origin: Origin | None = EVERYONE,
+        manager: str | None = None,
     ) -> Raw:
         write = Write("replace", resource, name, namespace, None, body)
-        return await self._send(write, lambda: self.cluster.replace(resource, name, namespace, body), origin)
+        return await self._send(
+            write, lambda: self.cluster.replace(resource, name, namespace, body, manager=manager), origin
+        )
 
     async def delete(self, resource: Resource, name: str, namespace: str | None, *, uid: str | None = None) -> Raw:
         # No echo is expected: a deletion concerns everybody, the handler that asked for it too.
@@ -142,7 +234,7 @@ class Writes:
         self._onlooker.on_skipped_write(write)
 
     async def _send(
-        self, write: Write, call: Callable[[], Awaitable[Raw]], origin: str | None, created: bool = False
+        self, write: Write, call: Callable[[], Awaitable[Raw]], origin: Origin | None, created: bool = False
     ) -> Raw:
         self._pass_fence()
         self._onlooker.on_write(write)
@@ -164,7 +256,7 @@ class Writes:
         self._sent(write, settled)
         return settled
 
-    def _settle_unnamed(self, watched: Watched, answer: Raw, origin: str | None) -> None:
+    def _settle_unnamed(self, watched: Watched, answer: Raw, origin: Origin | None) -> None:
         meta = metadata(answer)
         name, namespace = meta.get("name"), meta.get("namespace")
         if name and watched.find(name, namespace) is None:
@@ -177,8 +269,28 @@ class Writes:
             watched.note_write(identity(answer), write.verb, write.subresource, True, "")
 
     def _pass_fence(self) -> None:
-        if self.fenced:
+        if not self._lead.is_held:
             raise Forbidden("this process does not lead any more, so it must not write", reason="NotLeading")
+
+
+def _version(raw: Raw) -> object:
+    return metadata(raw).get("resourceVersion")
+
+
+def _fenced(patch: Raw | Sequence[Raw], known: Raw, subresource: str | None) -> Raw | Sequence[Raw]:
+    """
+    The patch, with what ties it to the object that is known.
+
+    A patch that names another UID is refused for the object itself. The status subresource takes no notice of it: there
+    only the version tells the object from a later one of its name.
+    """
+    uid, version = metadata(known).get("uid"), _version(known)
+    if not isinstance(patch, dict):
+        return [{"op": "test", "path": "/metadata/uid", "value": uid}, *patch] if uid else patch
+    fence = {"uid": uid} if subresource is None else {"resourceVersion": version}
+    if None in fence.values():
+        return patch
+    return {**patch, "metadata": {**(patch.get("metadata") or {}), **fence}}
 
 
 def _is_ours(write: Write, views: Sequence[Raw], answer: Raw) -> bool:

@@ -87,6 +87,8 @@ class Controller:
     reconcile: Handler
     delete: Handler | None = None
     filters: Filters = Filters()
+    when: Filter | None = None
+    """A condition on the object, asked before every run."""
     default_filters: bool = True
     label_selector: str | None = None
     field_selector: str | None = None
@@ -94,6 +96,8 @@ class Controller:
     strategy: ReconcileStrategy | None = None
     retry: Retry | None = None
     timeout: float | None = None
+    timeout_set: bool = False
+    """Whether `timeout` was given by the author: then `None` turns it off."""
     resync: float | None = None
     resync_set: bool = False
     """Whether `resync` was given by the author: then `None` turns it off."""

@@ -64,11 +64,13 @@ def _controller_lines(controller: Controller) -> Iterator[str]:
         alone = controller.filters.update is None and controller.filters.generic is None
         yield _row("defaults", f"off: {'every update is accepted' if alone else 'only the filters below'}")
     yield from _filter_lines(controller.filters)
+    if controller.when is not None:
+        yield _row("when", str(controller.when))
     if controller.owns:
         yield _row("owns", ", ".join(str(one) for one in controller.owns))
     yield _row("retry", _retry(controller.retry))
     yield _row("resync", _resync(controller))
-    yield _row("timeout", _time(controller.timeout) if controller.timeout else _FROM_SETTINGS)
+    yield _row("timeout", _timeout(controller))
 
 
 def _filter_lines(filters: Filters) -> Iterator[str]:
@@ -157,11 +159,12 @@ def _controller_dict(controller: Controller) -> dict[str, Any]:
         "field_selector": controller.field_selector,
         "default_filters": controller.default_filters,
         "filters": _filters_dict(controller.filters),
+        "when": str(controller.when) if controller.when is not None else None,
         "owns": [str(one) for one in controller.owns],
         "strategy": str(controller.strategy) if controller.strategy else None,
         "retry": {name: getattr(retry, name) for name in Retry.__dataclass_fields__} if retry else None,
-        "timeout": controller.timeout,
-        # Here null has two meanings, which the word tells apart.
+        # In these two null has two meanings, which the word tells apart.
+        "timeout": (controller.timeout or "off") if controller.timeout_set else None,
         "resync": (controller.resync or "off") if controller.resync_set else None,
     }
 
@@ -222,6 +225,12 @@ def _resync(controller: Controller) -> str:
     if not controller.resync_set:
         return _FROM_SETTINGS
     return f"every {_time(controller.resync)}" if controller.resync is not None else "off"
+
+
+def _timeout(controller: Controller) -> str:
+    if not controller.timeout_set:
+        return _FROM_SETTINGS
+    return _time(controller.timeout) if controller.timeout is not None else "off"
 
 
 def _time(seconds: float) -> str:

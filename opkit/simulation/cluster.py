@@ -84,10 +84,12 @@ class SimulatedCluster:
 
         return await self._request("list", resource, None, request)
 
-    async def create(self, resource: Resource, body: Raw, namespace: str | None = None) -> Raw:
+    async def create(
+        self, resource: Resource, body: Raw, namespace: str | None = None, *, manager: str | None = None
+    ) -> Raw:
         def request(endpoint: Endpoint) -> Raw:
             given = _typed(endpoint, body)
-            return endpoint.decode(self.store.create(endpoint, given, namespace, self._options()))
+            return endpoint.decode(self.store.create(endpoint, given, namespace, self._options(manager)))
 
         return await self._request("create", resource, None, request)
 
@@ -117,10 +119,11 @@ class SimulatedCluster:
         *,
         type: PatchType = "merge",
         subresource: str | None = None,
+        manager: str | None = None,
     ) -> Raw:
         def request(endpoint: Endpoint) -> Raw:
             given = clone(patch if isinstance(patch, dict) else [*patch])
-            options = self._options(subresource)
+            options = self._options(manager, subresource)
             return endpoint.decode(self.store.patch(endpoint, name, namespace, given, type, options))
 
         return await self._request("patch", resource, subresource, request)
@@ -133,9 +136,10 @@ class SimulatedCluster:
         body: Raw,
         *,
         subresource: str | None = None,
+        manager: str | None = None,
     ) -> Raw:
         def request(endpoint: Endpoint) -> Raw:
-            options = self._options(subresource)
+            options = self._options(manager, subresource)
             record = self.store.replace(endpoint, name, namespace, _typed(endpoint, body), options)
             return endpoint.decode(record)
 
@@ -245,8 +249,8 @@ class SimulatedCluster:
     def _endpoint(self, resource: Resource) -> Endpoint:
         return self.store.endpoint(resource.group, resource.version, resource.plural)
 
-    def _options(self, subresource: str | None = None) -> Options:
-        return Options(manager=self._manager, subresource=subresource or "")
+    def _options(self, manager: str | None, subresource: str | None = None) -> Options:
+        return Options(manager=manager or self._manager, subresource=subresource or "")
 
 
 def _selection(namespace: str | None, labels: str | None, fields: str | None) -> Selection:

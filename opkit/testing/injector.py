@@ -124,7 +124,8 @@ class FakeEventInjector(Observations):
         finally:
             self._loop.close()
         ended = self._process.error() if self._process is not None else None
-        errors = [*self._errors, *self._loop.errors, *self._recorder.bugs, *([ended] if ended is not None else [])]
+        errors = [*self._errors, *self._loop.errors, *self._recorder.bugs, *self._recorder.take_mistakes(),
+                  *([ended] if ended is not None else [])]  # fmt: skip
         verify([error for error in errors if error not in self._told], leftovers)
 
     @contextlib.contextmanager
@@ -144,7 +145,7 @@ class FakeEventInjector(Observations):
         )  # fmt: skip
 
     def _raise_errors(self) -> None:
-        errors = [*self._loop.errors, *self._recorder.bugs]
+        errors = [*self._loop.errors, *self._recorder.bugs, *self._recorder.take_mistakes()]
         self._loop.errors.clear()
         self._recorder.bugs.clear()
         if self._process is not None and (ended := self._process.error()) is not None:

@@ -7,6 +7,7 @@ import dataclasses
 import reprlib
 from collections.abc import Awaitable, Callable, Iterator
 
+from opkit.errors import ForgottenAwait
 from opkit.flow.onlooker import Onlooker, Refusal, Write
 from opkit.flow.report import Call, Outcome
 
@@ -31,6 +32,7 @@ class Recorder(Onlooker):
         self.writes: list[Write] = []
         self.skipped: list[Write] = []
         self.bugs: list[BaseException] = []
+        self._open: list[Call] = []
         self.gates: dict[str, Gate] = {}
 
     def note(self, kind: str, what: object) -> None:
@@ -39,7 +41,14 @@ class Recorder(Onlooker):
 
     def on_call(self, call: Call) -> None:
         self.calls.append(call)
+        self._open.append(call)
         self.note("call", call)
+
+    def take_mistakes(self) -> list[BaseException]:
+        """What the author forgot in calls that have ended since this was asked last: a test must not pass with it."""
+        ended = [call for call in self._open if call.outcome is not None]
+        self._open = [call for call in self._open if call.outcome is None]
+        return [call.error for call in ended if isinstance(call.error, ForgottenAwait)]
 
     def on_refusal(self, refusal: Refusal) -> None:
         self.refusals.append(refusal)

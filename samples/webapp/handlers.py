@@ -18,8 +18,7 @@ LOOK_AGAIN = 5
 
 @opkit.filter.generic
 def is_paused(body):
-    # One that is being deleted is never paused: this filter would keep its finalizer from being called.
-    return body.spec.get("paused", False) and not body.metadata.deletion_timestamp
+    return body.spec.get("paused", False)
 
 
 @opkit.filter.update
@@ -36,7 +35,8 @@ def only_contact_changed(new, old):
     *WEBAPPS,
     # A child that somebody changes or deletes leads to a run of its owner, which puts it right.
     owns=[("apps/v1", "deployments"), ("v1", "services"), ("v1", "configmaps")],
-    generic=~is_paused,
+    # Asked before every run, whatever the reason for it: a paused one is left alone in every way, but can be deleted.
+    when=~is_paused,
     on_update=~only_contact_changed,
     retry=opkit.Retry(maximum=60),
 )

@@ -28,7 +28,7 @@ DELETED = {"deletionTimestamp": "2020-01-01T00:00:00Z", "finalizers": ["a/b"]}
     [
         pytest.param(body(generation=1), body(generation=1), False, id="same-generation"),
         pytest.param(body(generation=2), body(generation=1), True, id="greater"),
-        pytest.param(body(generation=1), body(generation=2), False, id="older-body-listed-again"),
+        pytest.param(body(generation=1), body(generation=2), True, id="lower-after-a-restore"),
         pytest.param(body(generation=0), body(generation=0), False, id="zero-is-a-generation"),
         pytest.param(body(), body(generation=1), True, id="none-in-new"),
         pytest.param(body(generation=1), body(), True, id="none-in-old"),

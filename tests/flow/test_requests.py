@@ -148,8 +148,35 @@ def test_a_wish_for_now_is_granted_unless_it_is_an_event_in_a_backoff(several):
 
 
 @given(requests, requests)
-def test_the_generation_is_the_newest(one, other):
-    """None where the kind has none, else the greater."""
-    known = [generation for generation in (one.generation, other.generation) if generation is not None]
+def test_the_generation_is_that_of_the_last_change(one, other):
+    """Never none where one is known; what a finished run asks for is older than a change that came meanwhile."""
+    before, change = one.generation, not other.triggers.isdisjoint(CHANGES)
     merge(one, other)
-    assert one.generation == max(known, default=None)
+    newest = other.generation if before is None or (change and other.generation is not None) else before
+    assert one.generation == newest
+
+
+@pytest.mark.parametrize("generation", [1, 3, 4])
+def test_any_other_generation_starts_afresh(generation):
+    """Also a lower one: the database was restored."""
+    for left in both_ways(
+        lambda: request(300, RETRY, attempt=4, generation=2), lambda: request(0, MODIFIED, generation=generation)
+    ):
+        assert (left.attempt, left.due) == (1, 0)
+
+
+def test_the_start_of_a_deletion_waits_for_no_backoff():
+    """Not even for one whose early run is spent, and without any generation."""
+    for left in both_ways(
+        lambda: request(300, RETRY, attempt=4, overtaken=True, retry_due=300.0),
+        lambda: request(0, MODIFIED, Trigger.FINALIZER, afresh=True),
+    ):
+        assert (left.attempt, left.due, left.overtaken, left.retry_due) == (1, 0, False, None)
+
+
+def test_a_backoff_of_the_first_attempt_is_overtaken_once_too():
+    """A server that asks to slow down costs no attempt; it is a backoff all the same."""
+    for left in both_ways(
+        lambda: request(60, RETRY, overtaken=True, generation=1), lambda: request(1, MODIFIED, generation=1)
+    ):
+        assert left.due == 60
