@@ -211,6 +211,17 @@ class Coordinator:
 
     # The end, and looking on.
 
+    async def wait_idle(self, within: float) -> None:
+        """Wait until nothing runs, at most so many seconds."""
+        try:
+            async with asyncio.timeout(within):
+                while not self._idle.is_set():
+                    await self._idle.wait()
+                    await asyncio.sleep(0)  # what is due next begins in the turn after the end of a run
+                    await asyncio.sleep(0)
+        except TimeoutError:
+            pass
+
     def is_running(self, key: str) -> bool:
         return key in self._running
 
@@ -264,11 +275,7 @@ class Coordinator:
 
         Gives what had to be cancelled, as (lane's name, key).
         """
-        try:
-            async with asyncio.timeout(grace):
-                await self._idle.wait()
-        except TimeoutError:
-            pass
+        await self.wait_idle(grace)
         unfinished = list(self.running())
         tasks = [task for _, task in self._running.values()]
         self._cancelled.update(tasks)

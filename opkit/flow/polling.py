@@ -42,6 +42,9 @@ _LONGEST_FETCH = 60.0
 # The share of the interval after which one more extra poll is allowed.
 _EXTRA_SHARE = 0.1
 
+# Seconds that a poll of the whole set waits at most for runs that are under way.
+_CALM = 1.0
+
 _MISSING = object()
 
 _ALL = ""
@@ -180,7 +183,7 @@ class Poller:
 
     async def _take_turn(self, key: str, turn: _Turn) -> None:
         try:
-            await (self._fetch_all() if key == _ALL else self._fetch(key))
+            await (self._fetch_all(turn) if key == _ALL else self._fetch(key))
         except BaseException as error:
             # A poll must not end the operator, whatever it raises; only our own cancellation is not its failure.
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
@@ -233,8 +236,10 @@ class Poller:
             value = await self._call(raw)
         self._take(uid, value, begun)
 
-    async def _fetch_all(self) -> None:
-        begun = self._moment()
+    async def _fetch_all(self, turn: _Turn) -> None:
+        # Runs that belong together, as those of the start, are looked at together.
+        await self._served.coordinator.wait_idle(_CALM)
+        begun, turn.is_wanted = self._moment(), False
         result = await self._call(None)
         if not isinstance(result, Mapping):
             raise TypeError(f"a poll returns a mapping of primaries to values, not {type(result).__name__}")

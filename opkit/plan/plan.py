@@ -158,13 +158,14 @@ class Plan:
             yield from (secondary.resource for secondary in plan.secondaries)
 
     def handlers(self) -> Iterator[Handler]:
-        """All functions that are called for objects."""
+        """All functions that may ask for a client of another library: those for objects, and polls."""
         for plan in self.resources:
             for controller in plan.controllers:
                 yield controller.reconcile
                 if controller.delete is not None:
                     yield controller.delete
             yield from (finalizer.handler for finalizer in plan.finalizers)
+            yield from (poll.handler for poll in plan.polls)
 
     def __str__(self) -> str:
         from opkit.plan.printing import as_text

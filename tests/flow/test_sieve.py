@@ -422,3 +422,146 @@ def test_intermediate_states_are_judged_one_by_one(webapps):
     op.settle()
     assert compared == [(1, 2), (2, 3), (3, 4)]
     assert len(op.calls()) == 2
+
+
+# What was accepted last.
+
+
+def recorded(answers):
+    """An update filter that writes down what it was asked, as (new, old) values of `n`, and what it answered."""
+    asked = []
+
+    @opkit.filter.update
+    def asks(new, old):
+        asked.append((new.spec.get("n"), old.spec.get("n")))
+        return answers(new, old)
+
+    return asked, asks
+
+
+def test_what_a_label_had_paused_counts_again_when_the_label_goes(webapps):
+    """The generation has changed while the filter refused: that is compared with what was accepted last."""
+    op = webapps(generic=lambda body: "paused" not in body.labels)
+    web = op.add("webapps", "shop", spec={"n": 1})
+    op.settle()
+    op.modify(web, {"metadata": {"labels": {"paused": "yes"}}})
+    op.modify(web, {"spec": {"n": 2}})
+    op.settle()
+    assert len(op.calls()) == 1
+    op.modify(web, {"metadata": {"labels": {"paused": None}}})
+    op.settle()
+    assert len(op.calls()) == 2
+    op.modify(web, {"metadata": {"labels": {"other": "yes"}}})
+    op.settle()
+    assert len(op.calls()) == 2
+
+
+def test_what_was_new_and_paused_by_a_label_is_run_when_the_label_goes(webapps):
+    """None of it was ever accepted, so the first event that passes is as good as its addition."""
+    op = webapps(generic=lambda body: "paused" not in body.labels)
+    web = op.add("webapps", "shop", spec={"n": 1}, labels={"paused": "yes"})
+    op.settle()
+    op.modify(web, {"metadata": {"labels": {"paused": None}}})
+    op.settle()
+    assert len(op.calls()) == 1
+
+
+def test_what_an_update_filter_has_refused_is_not_run_by_the_next_change_of_a_label(webapps):
+    """The filter is asked about the whole difference since what was accepted last, and refuses it again."""
+    asked, asks = recorded(lambda new, old: new.spec["n"] - old.spec["n"] > 10)
+    op = webapps(on_update=asks)
+    web = op.add("webapps", "shop", spec={"n": 1})
+    op.settle()
+    op.modify(web, {"spec": {"n": 2}})
+    op.modify(web, {"metadata": {"labels": {"a": "b"}}})
+    op.settle()
+    assert len(op.calls()) == 1 and asked == [(2, 1), (2, 1)]
+
+
+def test_a_run_for_whatever_reason_has_seen_it_all(webapps):
+    """After it, a label is no reason any more."""
+    op = webapps(on_update=lambda new, old: "now" in new.labels)
+    web = op.add("webapps", "shop", spec={"n": 1})
+    op.settle()
+    op.modify(web, {"spec": {"n": 2}})
+    op.settle()
+    op.trigger(web)
+    op.settle()
+    assert len(op.calls()) == 2
+    op.modify(web, {"metadata": {"labels": {"now": "yes"}}})
+    op.settle()
+    assert len(op.calls()) == 2
+
+
+def test_an_addition_that_its_filter_refused_stays_refused(webapps):
+    """A label is no reason to run what the author does not want to be run when it is new."""
+    op = webapps(on_add=lambda body: False)
+    web = op.add("webapps", "shop", spec={"n": 1})
+    op.modify(web, {"metadata": {"labels": {"a": "b"}}})
+    op.modify_status(web, {"a": "b"})
+    op.settle()
+    assert not op.calls()
+    op.modify(web, {"spec": {"n": 2}})
+    op.settle()
+    assert len(op.calls()) == 1
+
+
+# Deletions.
+
+REFUSING = {
+    "update": {"on_update": lambda new, old: False},
+    "generic": {"generic": lambda body: False},
+    "both-alone": {"on_update": lambda new, old: False, "generic": lambda body: False, "default_filters": False},
+    "by-version": {"on_update": lambda new, old: False, "strategy": BY_VERSION},
+    "add": {"on_add": lambda body: False},
+    "raises": {"on_update": lambda new, old: new["nothing"]},
+}
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["seen-living", "found-at-the-start"])
+@pytest.mark.parametrize("options", REFUSING)
+def test_a_deletion_reaches_its_finalizer_whatever_the_filters_say(webapps, options, restart):
+    """Also after a restart, when it is the first that is seen of the object."""
+    cleaned = []
+
+    async def cleanup(name):
+        cleaned.append(name)
+
+    op = webapps(finalizers=[cleanup], **REFUSING[options])
+    web = op.add("webapps", "shop", finalizers=["example.com/cleanup"])
+    op.settle()
+    if restart:
+        op.lose_leadership()
+        op.delete(web)
+        op.drain()
+        op.restart(kill=True)
+    else:
+        op.delete(web)
+    op.drain()
+    assert cleaned == ["shop"] and not op.exists(web)
+
+
+def test_a_deletion_without_a_finalizer_of_ours_meets_the_filters(webapps):
+    """There is nothing to reach: the object of others is theirs."""
+    op = webapps(on_update=lambda new, old: False)
+    web = op.add("webapps", "shop", finalizers=["other.io/keep"])
+    op.settle()
+    op.delete(web)
+    op.settle()
+    assert op.exists(web) and op.refused()[-1].by != "default"
+
+
+def test_a_status_write_during_a_deletion_still_meets_the_filters(webapps):
+    """What does not move the deletion on is an update like any other, where every version counts."""
+
+    async def cleanup():
+        return opkit.failure("not yet", requeue_after=100)
+
+    op = webapps(finalizers=[cleanup], strategy=BY_VERSION, on_update=lambda new, old: False)
+    web = op.add("webapps", "shop", finalizers=["example.com/cleanup"])
+    op.settle()
+    op.delete(web)
+    op.drain()
+    op.modify_status(web, {"phase": "Terminating"})
+    op.drain()
+    assert len(op.calls("cleanup")) == 1
