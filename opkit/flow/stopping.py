@@ -75,14 +75,15 @@ class Stop:
             await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
                 await asyncio.wait({task}, timeout=max(self.remaining, at_least))
-            if not task.done():
-                logger.warning("%s did not end within %g s and is cut off.", what, self._grace())
-                await _cancel(task)
-                raise Stopped(what)
+        except asyncio.CancelledError:
+            await _cancel(task)
+            raise
         finally:
             stop.cancel()
-            if not task.done():
-                await _cancel(task)
+        if not task.done():
+            logger.warning("%s did not end within %g s and is cut off.", what, self._grace())
+            await _cancel(task)
+            raise Stopped(what)
         return task.result()
 
 

@@ -235,3 +235,70 @@ def test_the_blocking_access_is_refused_in_the_loop(webapps):
     task = op._loop.create_task(misuse())
     op.drain()
     assert isinstance(task.exception(), RuntimeError)
+
+
+# A forgotten await.
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda cluster: cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}),
+        lambda cluster: cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}),
+        lambda cluster: cluster.get("configmaps", "c"),
+        lambda cluster: cluster.list("configmaps"),
+        lambda cluster: cluster.patch("configmaps", "c", None, {}),
+        lambda cluster: cluster.patch_status("configmaps", "c", None, {}),
+        lambda cluster: cluster.replace({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}),
+        lambda cluster: cluster.delete("configmaps", "c"),
+        lambda cluster: cluster.attach_finalizer("example.com/f"),
+    ],
+    ids=["create", "apply", "get", "list", "patch", "patch_status", "replace", "delete", "attach_finalizer"],
+)
+def test_a_forgotten_await_fails_the_run_and_the_test(registry, call):
+    """Nothing was done, so it is no success; and a test must not pass with it."""
+    from opkit.testing import FakeEventInjector
+
+    @opkit.reconcile("example.com", "v1", "webapps", registry=registry)
+    async def reconcile(cluster):
+        call(cluster)
+
+    op = FakeEventInjector(registry)
+    op.add("webapps", "shop")
+    with pytest.raises(opkit.OpkitError, match=r"cluster\.\w+\(\.\.\.\): called without `await`"):
+        op.drain()
+    assert op.calls()[0].outcome == "failure"
+    op.close()
+
+
+def test_a_task_of_a_call_is_no_forgotten_await(registry, event_injector):
+    """Calls may be gathered, or made tasks of."""
+    import asyncio
+
+    body = {"apiVersion": "v1", "kind": "ConfigMap"}
+
+    @opkit.reconcile("example.com", "v1", "webapps", registry=registry)
+    async def reconcile(cluster):
+        await asyncio.gather(*(cluster.create({**body, "metadata": {"name": f"c{n}"}}) for n in range(200)))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(cluster.create({**body, "metadata": {"name": "in-a-group"}}))
+        await asyncio.wait_for(cluster.get("configmaps", "c0"), 5)
+
+    op = event_injector(registry)
+    op.add("webapps", "shop")
+    op.settle()
+    assert [str(call.outcome) for call in op.calls()] == ["success"] and len(op.list("configmaps")) == 201
+
+
+def test_a_handler_that_raises_is_told_by_its_own_error(registry, event_injector):
+    """What it has not awaited before that is the lesser trouble."""
+
+    @opkit.reconcile("example.com", "v1", "webapps", retry=opkit.Retry(attempts=1), registry=registry)
+    async def reconcile(cluster):
+        cluster.get("configmaps", "c").close()
+        raise ValueError("boom")
+
+    op = event_injector(registry)
+    op.add("webapps", "shop")
+    op.settle()
+    assert isinstance(op.calls()[0].error, ValueError)

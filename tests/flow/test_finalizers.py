@@ -8,6 +8,8 @@ import opkit
 from opkit import Settings
 from opkit.retry import Retry
 
+WEBAPPS = ("example.com", "v1", "webapps")
+
 OURS = "example.com/cleanup"
 STEADY = Settings(retry=Retry(jitter=0))
 
@@ -466,3 +468,118 @@ def test_a_plain_function_is_a_finalizer_too(webapps):
     op.delete(web)
     op.settle()
     assert [str(call.outcome) for call in op.calls("cleanup")] == ["success"] and not op.exists(web)
+
+
+# Leaving at the wrong moment.
+
+
+@pytest.mark.parametrize("strategy", ["per-controller", "shared"])
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_nothing_is_attached_to_what_leaves_while_the_patch_is_on_its_way(
+    event_injector, registry, strategy, comes_back
+):
+    """The patch is refused for the new version, and made anew only for what is still selected."""
+
+    @opkit.reconcile(*WEBAPPS, label_selector="on=yes", registry=registry)
+    async def first():
+        pass
+
+    @opkit.reconcile(*WEBAPPS, label_selector="other=yes", controller="second", registry=registry)
+    async def second():
+        pass
+
+    @opkit.finalizer(*WEBAPPS, registry=registry)
+    async def clean():
+        pass
+
+    settings = opkit.Settings()
+    settings.watch.strategy = strategy
+    op = event_injector(registry, settings)
+    op.drain()
+    op.fail("patch", "webapps").delay(1)
+    web = op.add("webapps", "shop", labels={"on": "yes"})
+    op.advance(0.5)
+    op.modify(web, {"metadata": {"labels": {"on": "no"}}})
+    op.drain()
+    if comes_back:
+        op.modify(web, {"metadata": {"labels": {"other": "yes"}}})
+        op.drain()
+    op.settle()
+    assert bool(op.get(web).metadata.get("finalizers")) is comes_back
+    assert len(op.calls("first")) == 0 and len(op.calls("second")) == (1 if comes_back else 0)
+    op.delete(web)
+    op.settle()
+    assert not op.exists(web)
+
+
+def test_a_deletion_that_begins_in_the_early_run_of_a_backoff_is_cleaned_up_at_once(event_injector, registry):
+    """A kind without generation: the mark is all that tells it, and it waits for no backoff."""
+    cleaned = []
+
+    @opkit.reconcile("v1", "configmaps", registry=registry, retry=opkit.Retry(initial=300, jitter=0))
+    async def reconcile():
+        raise OSError("down")
+
+    @opkit.finalizer("v1", "configmaps", name="example.com/clean", registry=registry)
+    async def clean():
+        cleaned.append(op.now)
+
+    op = event_injector(registry)
+    config = op.add("configmaps", "a", data={"n": "1"})
+    op.advance(10)
+    with op.hold("reconcile"):
+        op.modify(config, {"data": {"n": "2"}})
+        op.drain()
+        op.delete(config)
+        op.drain()
+    op.drain()
+    assert not op.exists(config) and cleaned == [10]
+
+
+def test_a_failing_cleanup_keeps_its_backoff_whatever_happens_to_the_object(event_injector, registry):
+    """Only the start of the deletion starts afresh: later changes bring one early run for each delay."""
+
+    @opkit.reconcile("v1", "configmaps", registry=registry, retry=opkit.Retry(initial=300, jitter=0))
+    async def reconcile():
+        pass
+
+    @opkit.finalizer("v1", "configmaps", name="example.com/clean", registry=registry)
+    async def clean():
+        raise OSError("down")
+
+    op = event_injector(registry)
+    config = op.add("configmaps", "a", finalizers=["other.io/keep"])
+    op.settle()
+    op.delete(config)
+    op.drain()
+    for number in range(10):
+        op.advance(1)
+        op.modify(config, {"data": {"n": str(number)}})
+        op.drain()
+    assert len(op.calls("clean")) == 2
+
+
+def test_an_authors_own_attaching_leaves_alone_what_nobody_selects(event_injector, registry):
+    """With `auto_attach` off the handler attaches: on what has left meanwhile it would stay for ever."""
+
+    @opkit.reconcile(*WEBAPPS, label_selector="on=yes", registry=registry)
+    async def reconcile(cluster):
+        await cluster.attach_finalizer("example.com/clean")
+
+    @opkit.finalizer(*WEBAPPS, registry=registry)
+    async def clean():
+        pass
+
+    settings = opkit.Settings()
+    settings.finalizers.auto_attach = False
+    op = event_injector(registry, settings)
+    op.drain()
+    with op.hold("reconcile"):
+        web = op.add("webapps", "shop", labels={"on": "yes"})
+        op.drain()
+        op.watch("webapps").hold()
+        op.modify(web, {"metadata": {"labels": None}})
+    op.drain()
+    op.watch("webapps").release()
+    op.settle()
+    assert not op.get(web).metadata.get("finalizers")

@@ -530,3 +530,136 @@ def test_errors_of_opkits_own_requests_are_retried_with_backoff_for_this_object_
     op.advance(60)
     assert len(op.calls(ref=("webapps", "good"))) == 1
     assert 4 <= len(op.calls(ref=("webapps", "bad"))) <= 8
+
+
+# Nothing is silent.
+
+
+@pytest.mark.parametrize("subresource", [True, False], ids=["subresource", "no-subresource"])
+def test_a_status_of_none_removes_it(event_injector, registry, subresource):
+    """As in any merge patch; a second time there is nothing left to be sent."""
+
+    @opkit.reconcile("example.com", "v1", "webapps", registry=registry)
+    async def reconcile(spec, patch):
+        if spec.get("reset"):
+            patch["status"] = None
+        else:
+            patch.status["phase"] = "Ready"
+
+    op = event_injector(registry)
+    if not subresource:
+        versions = op.get("customresourcedefinitions", "webapps.example.com").spec["versions"]
+        op.modify(("customresourcedefinitions", "webapps.example.com"),
+                  {"spec": {"versions": [{**versions[0], "subresources": None}]}})  # fmt: skip
+    web = op.add("webapps", "shop", spec={})
+    op.settle()
+    assert op.get(web).get("status") == {"phase": "Ready"}
+    op.modify(web, {"spec": {"reset": True}})
+    op.settle()
+    assert not op.get(web).get("status") and len(op.writes(web)) == 2
+    op.trigger(web)
+    op.settle()
+    assert len(op.writes(web)) == 2
+
+
+@pytest.mark.parametrize("status", ["text", 5, [1], False], ids=str)
+def test_a_status_that_is_no_mapping_is_refused_by_the_server(event_injector, registry, status):
+    """It is sent like anything else, and the run has failed."""
+
+    @opkit.reconcile("example.com", "v1", "webapps", retry=opkit.Retry(attempts=1), registry=registry)
+    async def reconcile(patch):
+        patch["status"] = status
+
+    op = event_injector(registry)
+    web = op.add("webapps", "shop", spec={})
+    op.settle()
+    sent = [write.body for write in op.writes(web)]
+    assert sent == [{"status": status}]
+
+
+def test_a_mere_look_at_the_patch_sends_nothing(event_injector, registry):
+    """An empty branch is no wish."""
+
+    @opkit.reconcile("example.com", "v1", "webapps", registry=registry)
+    async def reconcile(patch):
+        patch.status.get("phase")
+        patch.spec.get("n")
+
+    op = event_injector(registry)
+    web = op.add("webapps", "shop")
+    op.settle()
+    assert not op.writes(web)
+
+
+@pytest.mark.parametrize("code", [403, 409, 422, 500])
+def test_a_refused_patch_is_a_failed_call(event_injector, registry, code):
+    """The call says so, with the server's error, and the retry follows."""
+
+    @opkit.reconcile("example.com", "v1", "webapps", registry=registry)
+    async def reconcile(patch):
+        patch.status["phase"] = "Ready"
+
+    op = event_injector(registry)
+    op.fail("patch", "webapps", "status").once(status=code)
+    web = op.add("webapps", "shop")
+    op.drain()
+    (call,) = op.calls()
+    assert (call.outcome, call.error.status) == ("failure", code)
+    assert opkit.Trigger.RETRY in op.scheduled(web)[0].trigger
+    op.settle()
+    assert [str(one.outcome) for one in op.calls()] == ["failure", "success"]
+
+
+def test_a_patch_that_is_no_json_is_a_failed_call(event_injector, registry):
+    """A set, or what else can't be sent."""
+
+    @opkit.reconcile("example.com", "v1", "webapps", retry=opkit.Retry(attempts=1), registry=registry)
+    async def reconcile(patch):
+        patch.spec["when"] = {1, 2}
+
+    op = event_injector(registry)
+    op.add("webapps", "shop")
+    op.settle()
+    assert op.calls()[0].outcome == "failure"
+
+
+# A server that is busy.
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("strategy", ["by-generation", "by-resource-version"])
+def test_events_bring_an_object_forward_once_while_the_server_asks_to_wait(event_injector, registry, status, strategy):
+    """One early run for each delay that is asked for, whatever number of events; a new generation starts afresh."""
+
+    @opkit.reconcile("v1", "configmaps", strategy=strategy, registry=registry)
+    async def reconcile(cluster, name):
+        await cluster.patch("configmaps", name, "default", {"data": {"at": str(op.now)}})
+
+    op = event_injector(registry)
+    config = op.add("configmaps", "a")
+    op.fail("patch", "configmaps").times(1000, status=status, retry_after=60)
+    op.drain()
+    for number in range(20):
+        op.advance(1)
+        op.modify(config, {"metadata": {"labels": {"n": str(number)}}})
+        op.drain()
+    assert len(op.calls()) <= 2
+    op.advance(130)
+    assert len(op.calls()) <= 5
+
+
+def test_an_authors_own_delay_is_no_new_right_to_come_forward(event_injector, registry):
+    """`failure(requeue_after=60)` twenty times over: the events of a minute bring one run forward."""
+
+    @opkit.reconcile("v1", "configmaps", registry=registry)
+    async def reconcile():
+        return opkit.failure("not yet", requeue_after=60)
+
+    op = event_injector(registry)
+    config = op.add("configmaps", "a")
+    op.drain()
+    for number in range(20):
+        op.advance(1)
+        op.modify(config, {"metadata": {"labels": {"n": str(number)}}})
+        op.drain()
+    assert len(op.calls()) == 2

@@ -5,6 +5,7 @@ import pytest
 import opkit
 
 PRIMARY = ("example.com", "v1", "webs")
+W = ("example.com", "v1", "widgets")
 DEPLOYMENTS = ("apps", "v1", "deployments")
 
 
@@ -235,3 +236,120 @@ def test_asking_for_what_is_not_watched_says_what_is(event_injector, registry):
     op.add("webs", "a")
     op.drain()
     assert "does not watch 'pods' as secondary; it watches: deployments" in str(op.calls()[0].error)
+
+
+# Writers, and members that are bad.
+
+
+@pytest.mark.parametrize("way", ["mapper", "owners"])
+def test_a_primary_that_is_named_twice_is_named_once(event_injector, way):
+    """Two references to one object are common; the change after that must reach everybody it concerns."""
+    registry, seen = opkit.Registry(), []
+
+    @opkit.reconcile(*W, registry=registry, owns=[("v1", "configmaps")] if way == "owners" else [])
+    async def reconcile(name, secondary):
+        seen.append((name, len(secondary("configmaps"))))
+
+    @opkit.secondary("v1", "configmaps", of=W, registry=registry)
+    def users(body):
+        return body["data"]["used-by"].split(",") if way == "mapper" or body.name == "d" else None
+
+    op = event_injector(registry)
+    a, b = op.add("widgets", "a"), op.add("widgets", "b")
+    owners = [{"apiVersion": f"example.com/{one}", "kind": "Widget", "name": "a", "uid": a.uid} for one in ("v1", "v2")]
+    meta = {"ownerReferences": owners} if way == "owners" else {}
+    op.add("configmaps", "c", data={"used-by": "a,a"}, metadata=meta)
+    op.add("configmaps", "d", data={"used-by": "b"})
+    op.settle()
+    seen.clear()
+    with op.burst():
+        op.modify(("configmaps", "c"), {"data": {"used-by": "b"}, "metadata": {"ownerReferences": None}})
+        op.modify(("configmaps", "d"), {"data": {"x": "y"}})
+    op.settle()
+    assert {name for name, _ in seen} == {"a", "b"}
+    seen.clear()
+    op.delete(("configmaps", "c"))
+    op.delete(("configmaps", "d"))
+    op.trigger(a)
+    op.trigger(b)
+    op.settle()
+    assert seen[-2:] == [("a", 0), ("b", 0)]
+
+
+@pytest.mark.parametrize("how", ["patch", "create", "delete-and-create"])
+def test_a_run_that_writes_another_primary_wakes_it(event_injector, how):
+    """For that one it is a change from outside, whoever wrote it; its own status is none."""
+    registry = opkit.Registry()
+
+    @opkit.reconcile(*W, registry=registry)
+    async def reconcile(name, spec, cluster, patch):
+        if name == "a" and spec.get("go"):
+            if how == "patch":
+                await cluster.patch("widgets", "b", "default", {"spec": {"n": 7}})
+            else:
+                if how != "create":
+                    await cluster.delete("widgets", "b")
+                body = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "b"}, "spec": {"n": 7}}
+                await cluster.create(body)
+        patch.status["seen"] = spec.get("n")
+
+    op = event_injector(registry)
+    a = op.add("widgets", "a", spec={})
+    if how != "create":
+        op.add("widgets", "b", spec={"n": 1})
+    op.settle()
+    op.modify(a, {"spec": {"go": True}})
+    op.settle()
+    assert op.get("widgets", "b").status.get("seen") == 7
+    assert [call.name for call in op.calls()].count("a") == 2
+
+
+@pytest.mark.parametrize("owner", ["own", "other"])
+def test_a_child_of_another_primary_wakes_that_one(event_injector, owner):
+    """A run writes a child: its own object hears nothing of it, the object that the child belongs to does."""
+    registry = opkit.Registry()
+
+    @opkit.reconcile(*W, owns=[("v1", "configmaps")], registry=registry)
+    async def reconcile(name, spec, cluster):
+        if spec.get("go"):
+            await cluster.patch(("v1", "configmaps"), spec["go"], "default", {"data": {"n": "2"}})
+
+    op = event_injector(registry)
+    webs = {name: op.add("widgets", name) for name in "ab"}
+    for name, web in webs.items():
+        reference = {"apiVersion": "example.com/v1", "kind": "Widget", "name": name, "uid": web.uid}
+        op.add("configmaps", name, data={"n": "1"}, metadata={"ownerReferences": [reference]})
+    op.settle()
+    before = len(op.calls(ref=webs["b"]))
+    op.modify(webs["a"], {"spec": {"go": "a" if owner == "own" else "b"}})
+    op.settle()
+    assert len(op.calls(ref=webs["b"])) - before == (0 if owner == "own" else 1)
+    assert len(op.calls(ref=webs["a"])) <= 3
+
+
+@pytest.mark.parametrize("bad", [5, {"a": 1}, ["a", 5], "raise"], ids=["number", "dict", "half-bad", "raises"])
+def test_a_mapper_that_fails_for_one_object_harms_no_other(event_injector, bad, caplog):
+    """It is told by name; the others of the same batch are mapped."""
+    registry, seen = opkit.Registry(), []
+
+    @opkit.reconcile(*W, registry=registry)
+    async def reconcile(name):
+        seen.append(name)
+
+    @opkit.secondary("v1", "configmaps", of=W, registry=registry)
+    def users(body):
+        if body.name != "bad":
+            return body["data"]["used-by"]
+        if bad == "raise":
+            raise RuntimeError("can't map this")
+        return bad
+
+    op = event_injector(registry)
+    op.add("widgets", "a")
+    op.settle()
+    seen.clear()
+    with op.burst():
+        op.add("configmaps", "bad", data={})
+        op.add("configmaps", "good", data={"used-by": "a"})
+    op.settle()
+    assert seen == ["a"] and "failed on default/bad" in caplog.text
