@@ -3,8 +3,9 @@ The soak: an operator under everything that a cluster can do to it, for as long 
 
     python -m benchmarks soak --minutes 10
 
-A real API server is changed at random, killed and started, its history forgotten, its connections cut, while handlers
-fail, time out, block and are slow. At the end the chaos stops, and everything has to converge: nothing lost, nothing
+A real API server is changed at random, killed and started, its history forgotten, its connections cut; definitions come
+and go, gain and lose versions and subresources, namespaces come and go; and handlers fail, time out, block and are
+slow. At the end the chaos stops, and everything has to converge: nothing lost, nothing
 run twice at once, nothing left over, and memory as it was.
 """
 
@@ -43,6 +44,8 @@ from opkit.triggers import Trigger
 GROUP = "soak.opkit.dev"
 NAMES = 60
 NAMESPACES = ("soak-a", "soak-b")
+COMING_AND_GOING = "soak-x"
+"""A namespace that is made and removed again and again, with all that is in it."""
 PATIENCE = 60.0
 BLOCKS_MORE = 50_000
 """Journals and the like may fill up to their limits; a leak of one body a run is past this within a minute."""
@@ -82,6 +85,8 @@ class Verdict:
     lost: list[str]
     explained: dict[str, list[dict[str, Any]]]
     overlaps: list[str]
+    told_gone: list[str]
+    """Living objects that a delete handler was told of."""
     leaked: list[str]
     bugs: list[str]
     memory: list[Memory]
@@ -99,7 +104,7 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        return not (self.lost or self.overlaps or self.leaked or self.bugs or self.grown)
+        return not (self.lost or self.overlaps or self.told_gone or self.leaked or self.bugs or self.grown)
 
 
 class Handlers(Onlooker):
@@ -111,6 +116,7 @@ class Handlers(Onlooker):
         self.runs = self.failures = 0
         self.overlaps: list[str] = []
         self.bugs: list[str] = []
+        self.told_gone: collections.Counter[tuple[str, str]] = collections.Counter()
         self._chance = chance
         self._inside: collections.Counter[str] = collections.Counter()
         self._lock = threading.Lock()
@@ -154,6 +160,17 @@ class Handlers(Onlooker):
         async def visitor(spec: Any, patch: Any, uid: str) -> None:
             with self._once(uid):
                 patch.status["n"] = spec.get("n")
+
+        # Named without a version: it is served in whatever version is the preferred one at the time.
+        @opkit.reconcile(GROUP, "changelings", retry=retry, registry=registry)
+        async def changeling(spec: Any, patch: Any, uid: str) -> None:
+            with self._once(uid):
+                await asyncio.sleep(self._chance.random() * 0.1)
+                patch.status["n"] = spec.get("n")
+
+        @opkit.delete(GROUP, "changelings", registry=registry)
+        async def changeling_gone(name: str, namespace: str, reason: Any) -> None:
+            self.told_gone[namespace, name] += 1
 
     @contextlib.contextmanager
     def _once(self, uid: str) -> Any:
@@ -209,9 +226,12 @@ class Chaos:
             if time.monotonic() > next_outage:
                 next_outage = time.monotonic() + 20
                 await self._outage()
-            name, namespace = f"t{self._chance.randrange(NAMES)}", self._chance.choice(NAMESPACES)
-            actions = (self._change, self._flip, self._status, self._delete, self._child, self._visitors)
-            action = self._chance.choices(actions, (50, 15, 10, 8, 6, 1))[0]
+            name, namespace = f"t{self._chance.randrange(NAMES)}", self._chance.choice((*NAMESPACES, COMING_AND_GOING))
+            actions = {
+                self._change: 50, self._flip: 15, self._status: 10, self._delete: 8, self._child: 6, self._visitors: 1,
+                self._changeling: 8, self._definition: 0.4, self._namespace: 0.6,
+            }  # fmt: skip
+            action = self._chance.choices(list(actions), list(actions.values()))[0]
             try:
                 await action(name, namespace)
                 self.actions[action.__name__.strip("_")] += 1
@@ -279,6 +299,55 @@ class Chaos:
             }  # fmt: skip
             await self._cluster.create(await self._resource("visitors"), body, namespace)
 
+    async def _changeling(self, name: str, namespace: str) -> None:
+        """Change an object of the kind whose definition changes; it lives in the namespaces that stay."""
+        self._serial += 1
+        changelings, namespace = await self._resource("changelings"), self._chance.choice(NAMESPACES)
+        name, spec = f"c{self._chance.randrange(10)}", {"n": self._serial}
+        try:
+            await self._cluster.patch(changelings, name, namespace, {"spec": spec})
+        except opkit.NotFound as error:
+            if not error.is_about_an_object:
+                raise
+            body = {"apiVersion": f"{GROUP}/v1", "kind": "Changeling", "metadata": {"name": name}, "spec": spec}
+            await self._cluster.create(changelings, body, namespace)
+
+    async def _definition(self, name: str, namespace: str) -> None:
+        """The definition gains or loses a version, or the status subresource."""
+        crds = await self._cluster.resolve(ResourceSelector.parse("apiextensions.k8s.io", "customresourcedefinitions"))
+        status = {"status": {}} if self._chance.random() < 0.7 else None
+        (first,) = permissive("changelings", "Changeling", GROUP)["spec"]["versions"]
+        versions = [{**first, "subresources": status}]
+        if self._chance.random() < 0.5:
+            versions.append({**first, "name": "v2", "storage": False, "subresources": status})
+        await self._cluster.patch(crds, f"changelings.{GROUP}", None, {"spec": {"versions": versions}})
+
+    async def _namespace(self, name: str, namespace: str) -> None:
+        """A namespace goes, with all that is in it, or comes back: what the namespace controller does is done here."""
+        namespaces = await self._cluster.resolve(ResourceSelector.parse("v1", "namespaces"))
+        try:
+            body = await self._cluster.get(namespaces, COMING_AND_GOING)
+        except opkit.NotFound:
+            await self._cluster.create(namespaces, {"metadata": {"name": COMING_AND_GOING}})
+            return
+        if not body["metadata"].get("deletionTimestamp"):
+            if self._chance.random() < 0.5:
+                await self._cluster.delete(namespaces, COMING_AND_GOING)
+            return
+        contents = [
+            await self._resource("things"),
+            await self._cluster.resolve(ResourceSelector.parse("v1", "configmaps")),
+        ]
+        left = 0
+        for resource in contents:
+            for raw in await self._cluster.list(resource, COMING_AND_GOING):
+                left += 1
+                if not raw["metadata"].get("deletionTimestamp"):
+                    await self._cluster.delete(resource, raw["metadata"]["name"], COMING_AND_GOING)
+        if not left:
+            body = {**body, "spec": {"finalizers": []}}
+            await self._cluster.json("put", f"/api/v1/namespaces/{COMING_AND_GOING}/finalize", payload=body)
+
     async def problems(self) -> list[str]:
         """What has not converged."""
         things = await self._resource("things")
@@ -290,6 +359,8 @@ class Chaos:
             if meta.get("deletionTimestamp"):
                 found.append(f"{where} is still being deleted")
                 continue
+            if meta["namespace"] == COMING_AND_GOING:
+                continue  # its children can't be made while the namespace is on its way out
             if status.get("n") != n:
                 found.append(f"{where} was seen at {status.get('n')}, and is at {n}")
             if (meta.get("labels") or {}).get("flip") == "on" and status.get("flipped") != n:
@@ -300,6 +371,10 @@ class Chaos:
                     found.append(f"the child of {where} is at {child['data']['n']}, not at {n}")
             except opkit.NotFound:
                 found.append(f"the child of {where} is missing")
+        for raw in await self._cluster.list(await self._resource("changelings")):
+            seen = (raw.get("status") or {}).get("n")
+            if seen != raw["spec"]["n"]:
+                found.append(f"the changeling {raw['metadata']['name']} was seen at {seen}, not at {raw['spec']['n']}")
         return found + await self._visitors_not_seen()
 
     async def _visitors_not_seen(self) -> list[str]:
@@ -339,6 +414,7 @@ async def _prepare(cluster: KopfCluster) -> None:
     crds = await cluster.resolve(ResourceSelector.parse("apiextensions.k8s.io", "customresourcedefinitions"))
     namespaces = await cluster.resolve(ResourceSelector.parse("v1", "namespaces"))
     await cluster.create(crds, permissive("things", "Thing", GROUP))
+    await cluster.create(crds, permissive("changelings", "Changeling", GROUP))
     for name in NAMESPACES:
         await cluster.create(namespaces, {"metadata": {"name": name}})
     await asyncio.sleep(1)
@@ -375,7 +451,8 @@ async def soak(minutes: float, seed: int) -> Verdict:
                 leaked.append(f"{after - before} tasks are left after the stop")
     return Verdict(
         actions=dict(chaos.actions), runs=handlers.runs, failures=handlers.failures, lost=lost,
-        explained=explained, overlaps=handlers.overlaps, leaked=leaked, bugs=handlers.bugs,
+        explained=explained, overlaps=handlers.overlaps,
+        told_gone=[f"{namespace}/{name}" for namespace, name in handlers.told_gone], leaked=leaked, bugs=handlers.bugs,
         memory=[middle, end],
     )  # fmt: skip
 
