@@ -217,7 +217,7 @@ class SimulatedCluster:
         last: Topology | None = None
         try:
             while True:
-                current = topology.of(self.store, selectors, namespaces, clusterwide)
+                current = topology.of(self.store, selectors, namespaces, clusterwide, last)
                 if current != last:
                     last = current
                     yield current
