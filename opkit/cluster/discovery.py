@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Any, Protocol
 
 from opkit.cluster.body import Raw
-from opkit.cluster.pacing import Pacing
+from opkit.cluster.pacing import Pacing, Spacing
 from opkit.cluster.protocol import Batch, Mark, Topology, WatchScope
 from opkit.cluster.resource import Resource, ResourceSelector
 from opkit.cluster.scanning import Found
@@ -69,24 +69,6 @@ class Scannable(Protocol):
         """Those of the patterns that are just names."""
 
 
-class _Rarer:
-    """Lets something through at growing intervals, and at once again when it was not asked for a while."""
-
-    def __init__(self, shortest: float, longest: float) -> None:
-        self._shortest, self._longest = shortest, longest
-        self._interval = 0.0
-        self._last = float("-inf")
-
-    def passes(self) -> bool:
-        now = asyncio.get_running_loop().time()
-        if now - self._last < self._interval:
-            return False
-        quiet = now - self._last > 2 * self._longest
-        self._interval = self._shortest if quiet or not self._interval else min(2 * self._interval, self._longest)
-        self._last = now
-        return True
-
-
 class Discovery:
     """The resources and namespaces of one server."""
 
@@ -95,8 +77,8 @@ class Discovery:
         self._known: dict[str, Sequence[Resource]] = {}
         self._failed: set[str] = set()
         self._stale: set[str] = set()
-        self._renewals: dict[str, _Rarer] = {}
-        self._doubts = _Rarer(*_DOUBT_AGAIN)
+        self._renewals: dict[str, Spacing] = {}
+        self._doubts = Spacing(*_DOUBT_AGAIN)
         self._noted: set[tuple[str, str]] = set()
         self._claims: dict[ResourceSelector, Resource] = {}
         self._followers: set[asyncio.Event] = set()
@@ -119,7 +101,7 @@ class Discovery:
     def doubt(self, group: str) -> None:
         """The server did not know a path of this group: what is known of it may not be true any more."""
         self._stale.add(group)
-        if self._followers and self._doubts.passes():
+        if self._followers and self._doubts.passes(_now()):
             for changed in self._followers:
                 changed.set()
 
@@ -139,7 +121,7 @@ class Discovery:
         return found
 
     def _may_renew(self, group: str) -> bool:
-        return self._renewals.setdefault(group, _Rarer(*_RENEW_AGAIN)).passes()
+        return self._renewals.setdefault(group, Spacing(*_RENEW_AGAIN)).passes(_now())
 
     async def _scan(self, group: str) -> Sequence[Resource]:
         found = self._known[group] = await self._cluster.scan(group)
@@ -360,7 +342,9 @@ class Discovery:
                 if error.status != 403 and not known.is_set():
                     raise
                 if error.status == 403:
-                    self._note("namespaces", f"Namespaces can't be watched, so only {sorted(exact)} are served: {error}")
+                    self._note(
+                        "namespaces", f"Namespaces can't be watched, so only {sorted(exact)} are served: {error}"
+                    )
                     known.set()
                     if not exact <= namespaces or not namespaces:
                         namespaces.update(exact)

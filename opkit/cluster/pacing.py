@@ -1,8 +1,8 @@
 """
 Pacing: how long to wait before something that has ended is asked for again.
 
-One policy for all that is watched: streams of objects, of definitions and of namespaces, and discovery itself. Takes how
-long it lasted and how it ended; gives seconds. Never sleeps, and never reads a clock.
+One policy for all that is watched: streams of objects, of definitions and of namespaces, and discovery itself. Takes
+how long it lasted and how it ended; gives seconds. Never sleeps, and never reads a clock.
 """
 
 from __future__ import annotations
@@ -45,3 +45,22 @@ class Pacing:
         """It failed, `at_least` so many seconds before it may be asked for again."""
         self.failures = 1 if lasted >= HEALTHY else self.failures + 1
         return max(backoff(self.failures, self._base, self._spread()), at_least or 0.0)
+
+
+class Spacing:
+    """Lets something through at growing intervals, and at once again when it was not asked for a while."""
+
+    def __init__(self, shortest: float, longest: float) -> None:
+        self._shortest, self._longest = shortest, longest
+        self._interval = 0.0
+        self._last = float("-inf")
+
+    def passes(self, now: float) -> bool:
+        """Whether it is time."""
+        since = now - self._last
+        if since < self._interval:
+            return False
+        was_quiet = not self._interval or since > 2 * self._longest
+        self._interval = self._shortest if was_quiet else min(2 * self._interval, self._longest)
+        self._last = now
+        return True

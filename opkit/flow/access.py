@@ -9,12 +9,14 @@ object: reads go to the server.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from opkit.cluster.body import Body, Raw, clone, finalizers, is_deleting, metadata
 from opkit.cluster.protocol import PatchType
 from opkit.cluster.resource import Resource, ResourceSelector, path_segment
+from opkit.errors import NotFound
+from opkit.flow.delivery import Delivery
 from opkit.flow.portal import in_loop_thread, wait_for
 from opkit.flow.writes import Writes
 
@@ -51,8 +53,9 @@ class ClusterAccess:
     async def get(self, resource: ResourceName, name: str, namespace: str | None = None) -> Body:
         """The object as it is on the server. Raises `NotFound`."""
         path_segment(name, "name")
-        served = await self._resolve(resource)
-        return Body.of(await self._cluster.get(served, name, self._within(served, namespace)))
+        return Body.of(
+            await self._ask(resource, lambda served: self._cluster.get(served, name, self._within(served, namespace)))
+        )
 
     async def list(
         self,
@@ -62,8 +65,9 @@ class ClusterAccess:
         field_selector: str | None = None,
     ) -> list[Body]:
         """All objects, in one namespace or everywhere, that the selectors match."""
-        served = await self._resolve(resource)
-        found = await self._cluster.list(served, namespace, label_selector, field_selector)
+        found = await self._ask(
+            resource, lambda served: self._cluster.list(served, namespace, label_selector, field_selector)
+        )
         return [Body.of(raw) for raw in found]
 
     async def create(self, body: Mapping[str, Any], owner: Mapping[str, Any] | None = None) -> Body:
@@ -127,8 +131,9 @@ class ClusterAccess:
     ) -> None:
         """Ask for its deletion. With `uid` only that very object, else `Conflict`. Raises `NotFound`."""
         path_segment(name, "name")
-        served = await self._resolve(resource)
-        await self._writes.delete(served, name, self._within(served, namespace), uid=uid)
+        await self._ask(
+            resource, lambda served: self._writes.delete(served, name, self._within(served, namespace), uid=uid)
+        )
 
     async def attach_finalizer(self, name: str) -> None:
         """Put a finalizer on the handled object, for operators that set `finalizers.auto_attach` to false."""
@@ -153,14 +158,29 @@ class ClusterAccess:
         subresource: str | None,
     ) -> Body:  # fmt: skip
         path_segment(name, "name")
+        wanted = clone(patch)
+
+        def send(served: Resource) -> Awaitable[Raw]:
+            where = self._within(served, namespace)
+            if subresource is not None:
+                delivery = Delivery(self._writes, served, name, where, uid=None, origin=self._origin)
+                return delivery.patch_status(wanted, type)
+            return self._writes.patch(served, name, where, wanted, type=type, origin=self._origin)
+
+        return Body.of(await self._ask(resource, send))
+
+    async def _ask(self, resource: ResourceName, request: Callable[[Resource], Awaitable[T]]) -> T:
+        """Send a request to a resource; once more if the server has served it in another way since we looked."""
         served = await self._resolve(resource)
-        if subresource is not None and subresource not in served.subresources:
-            subresource = None
-        answer = await self._writes.patch(
-            served, name, self._within(served, namespace), clone(patch),
-            type=type, subresource=subresource, origin=self._origin,
-        )  # fmt: skip
-        return Body.of(answer)
+        try:
+            return await request(served)
+        except NotFound as error:
+            if error.is_about_an_object or isinstance(resource, Resource):
+                raise
+            renewed = await self._resolve(resource)
+            if renewed.shape == served.shape:
+                raise
+            return await request(renewed)
 
     async def _resolve(self, resource: ResourceName) -> Resource:
         if isinstance(resource, Resource):

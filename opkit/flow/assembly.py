@@ -138,8 +138,9 @@ class Assembly:
     async def _drain(self, watches: Watches) -> None:
         """Give running handlers their grace, all at the same time, and name those that did not make use of it."""
         grace = self.settings.shutdown.grace
-        unfinished = await asyncio.gather(*(served.coordinator.drain(grace) for served in watches))
-        for served, left in zip(watches, unfinished, strict=True):
+        kinds = {id(served.coordinator): served for served in watches}  # versions of one kind share theirs
+        unfinished = await asyncio.gather(*(served.coordinator.drain(grace) for served in kinds.values()))
+        for served, left in zip(kinds.values(), unfinished, strict=True):
             for lane, uid in left:
                 logger.warning("%s on %s did not end within %g s and was cancelled.", lane, served.name_of(uid), grace)
 

@@ -289,7 +289,7 @@ class Pipeline:
     def _make_run(self, raw: Raw, request: Request, reason: DeleteReason | None) -> Run:
         return Run(
             raw=raw,
-            resource=self._shared.resource,
+            resource=self._resource_of(raw),
             controller=self.name,
             settings=self._runtime.settings,
             attempt=request.attempt,
@@ -297,6 +297,11 @@ class Pipeline:
             tools=self.tools,
             reason=reason,
         )
+
+    def _resource_of(self, raw: Raw) -> Resource:
+        """The resource in the version of a body: while it moves, the store may still show the old version."""
+        resource, version = self._shared.resource, str(raw.get("apiVersion") or "").rpartition("/")[2]
+        return resource if version in ("", resource.version) else dataclasses.replace(resource, version=version)
 
     def wants(self, raw: Raw) -> bool:
         """Whether this controller is for an object that may not be in its store."""

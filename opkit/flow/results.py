@@ -13,9 +13,10 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from opkit.cluster.body import Raw, metadata
+from opkit.cluster.body import metadata
 from opkit.cluster.resource import Resource
 from opkit.errors import ApiError, NotFound
+from opkit.flow.delivery import Delivery
 from opkit.flow.invocation import Run, object_reference
 from opkit.flow.report import Outcome, Report
 from opkit.flow.requests import Request
@@ -108,33 +109,32 @@ class Results:
         patch = run.made_patch
         if patch is None:
             return
-        if await self._writes.is_replaced(self._resource, run.raw):
+        if run.resource.namespaced != self._resource.namespaced or await self._writes.is_replaced(
+            self._resource, run.raw
+        ):
             # The status subresource knows no precondition by UID: a namesake would take it for its own.
             raise NotFound("the object is gone, and its patch with it", details={"name": run.name})
-        parts = self._parts(dict(patch), run.raw)
+        wanted = dict(patch)
         run.patch.clear()
-        failed: ApiError | None = None
-        for subresource, part in parts:
-            try:
-                await self._writes.patch(
-                    self._resource, str(run.name), run.namespace, part,
-                    subresource=subresource, origin=self._controller,
-                )  # fmt: skip
-            except ApiError as error:
-                failed = failed or error
-        if failed is not None:
-            raise failed
+        # The run's own version fits its patch. Once that is withdrawn, the one that is served now has to do.
+        as_it_began = self._resource if run.resource == self._resource else run.resource
+        try:
+            await self._deliver(as_it_began, run, wanted)
+        except NotFound as error:
+            if error.is_about_an_object or as_it_began == self._resource:
+                raise
+            await self._deliver(self._resource, run, wanted)
 
-    def _parts(self, patch: dict[str, Any], raw: Raw) -> list[tuple[str | None, Raw]]:
-        parts: list[tuple[str | None, Raw]] = []
-        status = patch.pop("status", None) if "status" in self._resource.subresources else None
-        if patch := {key: value for key, value in patch.items() if value != {}}:
-            # The UID makes the server refuse the patch for a later object of the same name.
-            fence = {"uid": metadata(raw)["uid"]} if metadata(raw).get("uid") else {}
-            parts.append((None, {**patch, "metadata": {**(patch.get("metadata") or {}), **fence}}))
-        if status:
-            parts.append(("status", {"status": status}))
-        return parts
+    async def _deliver(self, resource: Resource, run: Run, patch: dict[str, Any]) -> None:
+        delivery = Delivery(
+            self._writes, resource, str(run.name), run.namespace,
+            uid=metadata(run.raw).get("uid"), origin=self._controller,
+        )  # fmt: skip
+        await delivery.send(patch)
+
+    def move(self, resource: Resource) -> None:
+        """The resource is served in another way from now on."""
+        self._resource = resource
 
     # Deciding.
 
