@@ -58,6 +58,8 @@ class Shared:
     finalizers: Finalizers
     journal: Journal
     memos: dict[str, Memo]
+    before: Resource | None = None
+    """The version that it was served in before it moved to the one that it is served in now."""
 
 
 class Pipeline:
@@ -299,9 +301,9 @@ class Pipeline:
         )
 
     def _resource_of(self, raw: Raw) -> Resource:
-        """The resource in the version of a body: while it moves, the store may still show the old version."""
-        resource, version = self._shared.resource, str(raw.get("apiVersion") or "").rpartition("/")[2]
-        return resource if version in ("", resource.version) else dataclasses.replace(resource, version=version)
+        """The resource that shows a body so: while it moves to another version, the store may still show the old one."""
+        resource, before = self._shared.resource, self._shared.before
+        return before if before is not None and raw.get("apiVersion") == before.api_version else resource
 
     def wants(self, raw: Raw) -> bool:
         """Whether this controller is for an object that may not be in its store."""

@@ -67,6 +67,8 @@ class Served:
 
     def move(self, resource: Resource) -> None:
         """The resource is served in another way from now on. Runs that are under way go on as they began."""
+        if self.resource != resource:
+            self._shared.before = self.resource
         self.resource = self._shared.resource = resource
         self.finalizers.move(resource)
         if self._leaving is not None:
