@@ -301,7 +301,7 @@ class Pipeline:
         )
 
     def _resource_of(self, raw: Raw) -> Resource:
-        """The resource that shows a body so: while it moves to another version, the store may still show the old one."""
+        """The resource that shows a body so: while it moves, the store may still show the old version."""
         resource, before = self._shared.resource, self._shared.before
         return before if before is not None and raw.get("apiVersion") == before.api_version else resource
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import sys
+import types
 
 import pytest
 
@@ -398,3 +400,95 @@ def test_polls_move_as_well(widgets, registry, runs, old_stays):
     values["a"] = 2
     op.advance(15)
     assert runs == [("v2", "v2", 1)]
+
+
+TWO = """
+import asyncio
+import opkit
+from noted import rows
+
+busy = set()
+
+async def note(what, uid, body, patch):
+    assert not busy, "two runs of one object at once"
+    busy.add(uid)
+    rows.append((what, body["apiVersion"].rpartition("/")[2], body["spec"]["n"]))
+    await asyncio.sleep(3)
+    busy.discard(uid)
+
+for version, what in (("v1", "first"), ("v2", "second")):
+    @opkit.reconcile("example.com", version, "widgets", controller=what)
+    async def reconcile(uid, body, patch, what=what):
+        await note(what, uid, body, patch)
+        patch.status[what] = body["spec"]["n"]
+
+    @opkit.finalizer("example.com", version, "widgets", name="example.com/clean")
+    async def clean(uid, body, patch, what=what):
+        await note("clean", uid, body, patch)
+
+    @opkit.delete("example.com", version, "widgets")
+    async def deleted(uid, body, patch, what=what):
+        await note(f"{what} gone", uid, body, patch)
+"""
+
+
+@pytest.fixture
+def two_versions(event_injector, tmp_path, monkeypatch):
+    """An operator with a controller for v1 and one for v2, and what they have done."""
+    rows = []
+    monkeypatch.setitem(sys.modules, "noted", types.SimpleNamespace(rows=rows))
+    spec = {**DEFINITION["spec"], "versions": [version("v1", storage=True), version("v2")]}
+    (tmp_path / "definition.yaml").write_text(json.dumps({**DEFINITION, "spec": spec}))
+    (tmp_path / "handlers.py").write_text(TWO)
+    return event_injector(tmp_path / "handlers.py"), rows
+
+
+def test_two_versions_that_are_named_share_the_lock(two_versions):
+    """Each controller sees its version, one run at a time for each object, and the cleanup is done once."""
+    op, rows = two_versions
+    a = op.add("widgets", "a", spec={"n": 1})
+    op.settle()
+    assert sorted(rows) == [("first", "v1", 1), ("second", "v2", 1)]
+    op.modify(a, {"spec": {"n": 2}})
+    op.settle()
+    assert sorted(rows[2:]) == [("first", "v1", 2), ("second", "v2", 2)]
+    assert op.get("widgets", "a").status == {"first": 2, "second": 2}
+    del rows[:]
+    op.delete(a)
+    op.settle()
+    assert [what for what, *_ in rows if what == "clean"] == ["clean"]
+    assert sorted(what for what, *_ in rows[1:]) == ["first gone", "second gone"]
+
+
+def test_a_cleanup_is_done_once_though_the_other_stream_lags(two_versions):
+    """The other version's stream may show the finalizer long after it was taken off."""
+    op, rows = two_versions
+    a = op.add("widgets", "a", spec={"n": 1}, finalizers=["other.com/keeps"])
+    op.settle()
+    del rows[:]
+    op.delete(a)
+    op.drain()
+    op.watch("widgets").hold()
+    op.advance(20)
+    assert [what for what, *_ in rows] == ["clean"]
+    op.watch("widgets").release()
+    op.modify(a, {"metadata": {"finalizers": []}})
+    op.settle()
+    assert sorted(what for what, *_ in rows) == ["clean", "first gone", "second gone"]
+
+
+def test_a_named_version_that_is_withdrawn_leaves_the_other_alone(two_versions):
+    """For those who named it, its objects are gone; the others go on."""
+    op, rows = two_versions
+    a = op.add("widgets", "a", spec={"n": 1})
+    op.settle()
+    del rows[:]
+    offer(op, version("v1", served=False, storage=True), version("v2"))
+    op.settle()
+    assert [what for what, *_ in rows] == ["first gone"]
+    op.modify(a, {"spec": {"n": 2}})
+    op.settle()
+    assert rows[1:] == [("second", "v2", 2)]
+    offer(op, version("v1", storage=True), version("v2"))
+    op.settle()
+    assert rows[2:] == [("first", "v1", 2)]
