@@ -1,4 +1,4 @@
-"""First runs wait until their secondary objects are known: just those that something is missing for, and not for ever."""
+"""First runs wait until their secondary objects are known: those that miss something, and not for ever."""
 
 import pytest
 
