@@ -46,6 +46,9 @@ _PAUSE = 1.0
 # Seconds without any sign of life after which a watch of definitions or namespaces counts as dead.
 _PATIENCE = 90.0
 
+# No answer, wrong credentials: nothing else will be answered either.
+_ABOUT_THE_SERVER = (0, 401)
+
 _SERVABLE = frozenset({"list", "watch"})
 
 
@@ -291,14 +294,16 @@ class Discovery:
                 await self._follow_crds(crds, changed)
                 pause = pacing.ended(_now() - started)
             except ApiError as error:
-                if error.status not in (403, 404):
+                if error.status in _ABOUT_THE_SERVER:
                     raise
+                pause = pacing.failed(_now() - started)
+                if error.status == 410 and pacing.failures == 1:
+                    continue  # it has grown old: list at once
                 self._note("crds", "CustomResourceDefinitions can't be watched, so new ones are noticed more slowly: "
                            f"{error}")  # fmt: skip
                 if not self._is_blind:
                     self._is_blind = True
                     changed.set()
-                pause = pacing.failed(_now() - started)
             await asyncio.sleep(pause)
 
     async def _follow_crds(self, crds: Resource, changed: asyncio.Event) -> None:

@@ -492,3 +492,32 @@ def test_a_named_version_that_is_withdrawn_leaves_the_other_alone(two_versions):
     offer(op, version("v1", storage=True), version("v2"))
     op.settle()
     assert rows[2:] == [("first", "v1", 2)]
+
+
+def test_who_names_the_version_stays_when_the_others_move(registry, event_injector):
+    """The same kind as primary by its version, and as secondary by its name alone: each sees what it asked for."""
+    rows = []
+
+    @opkit.reconcile(GROUP, "v1", "widgets", registry=registry)
+    async def widget(resource, spec):
+        rows.append(("widget", resource.version, spec["n"]))
+
+    @opkit.reconcile(GROUP, "v1", "mains", registry=registry)
+    async def main(secondary):
+        rows.append(("main", [body["apiVersion"] for body in secondary("widgets")]))
+
+    @opkit.secondary(GROUP, "widgets", of=(GROUP, "v1", "mains"), registry=registry)
+    def mapped(spec):
+        return "m"
+
+    op = event_injector(registry)
+    op.add("mains", "m")
+    a = op.add("widgets", "a", spec={"n": 1})
+    op.settle()
+    del rows[:]
+    move(op, True)
+    op.advance(60)
+    assert not rows
+    op.modify(a, {"spec": {"n": 2}})
+    op.settle()
+    assert sorted(rows) == [("main", ["example.com/v2"]), ("widget", "v1", 2)]
