@@ -130,7 +130,6 @@ class Watches:
     async def _adjust(self, topology: Topology) -> None:
         """Make the streams those of the topology: first end, then move, then start."""
         resources = self._resources(topology)
-        await self._make_way(resources)
         for slot, resource in resources.items():
             self._serve(slot, resource)
         self._relate(topology)
@@ -151,14 +150,6 @@ class Watches:
         claims = [(one, resource) for one in self._plan.named_resources() if (resource := topology.resource_for(one))]
         claims.sort(key=lambda claim: (str(claim[1]), str(claim[0])))
         return {slot_of(selector, resource): resource for selector, resource in claims}
-
-    async def _make_way(self, resources: dict[Slot, Resource]) -> None:
-        """Objects of another scope are other objects, whatever their names: the old ones are gone."""
-        changed = {
-            slot for slot, resource in resources.items()
-            if slot in self._served and self._served[slot].resource.namespaced != resource.namespaced
-        }  # fmt: skip
-        await self._end([place for place in self._running if place[0] in changed])
 
     def _serve(self, slot: Slot, resource: Resource) -> None:
         """Make the rooms of a resource when it is first served; let them move when it is served in another way."""
@@ -231,13 +222,13 @@ class Watches:
             served.listed(scope)
         self._gates.settle(slot, scope)
 
-    async def _end(self, places: Iterable[_Place], going_on: Iterable[_Part] = ()) -> None:
+    async def _end(self, places: Iterable[_Place], going_on: set[_Part]) -> None:
         """
         End streams that are not wanted any more, and wait for their ends.
 
         What they showed counts as deleted, unless another version is watched for the same part of the kind from now on.
         """
-        going_on, tasks = set(going_on), []
+        tasks = []
         for place in list(places):
             running = self._running.pop(place)
             running.task.cancel()

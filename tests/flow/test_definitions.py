@@ -297,6 +297,89 @@ def test_a_status_is_not_lost_on_what_is_not_known_yet(registry, event_injector,
     assert op.get("widgets", "a").status == {"n": 2, "direct": 2} and op.get("widgets", "a").labels == {"n": "2"}
 
 
+@pytest.mark.parametrize("gains", [True, False], ids=["gains", "loses"])
+@pytest.mark.parametrize("directly", [False, True], ids=["by-the-run", "by-the-handler"])
+def test_a_status_on_its_way_is_not_lost(registry, event_injector, gains, directly):
+    """The definition changes between the request and its answer: what was dropped is sent again."""
+
+    @opkit.reconcile(GROUP, "widgets", registry=registry)
+    async def reconcile(spec, patch, cluster, name, namespace):
+        if directly:
+            await cluster.patch_status((GROUP, "widgets"), name, namespace, {"n": spec["n"]})
+        else:
+            patch.status["n"] = spec["n"]
+
+    op = event_injector(registry)
+    offer(op, version("v1", storage=True, status=not gains))
+    op.drain()
+    a = op.add("widgets", "a", spec={"n": 1})
+    op.settle()
+    op.fail("patch", "widgets").delay(5)
+    op.modify(a, {"spec": {"n": 2}})
+    op.advance(2)
+    offer(op, version("v1", storage=True, status=gains))
+    op.settle()
+    assert op.get("widgets", "a").status == {"n": 2}
+
+
+def test_a_status_of_an_object_that_is_gone_is_no_failure(registry, event_injector):
+    """The object itself is asked before it is believed; a deletion during the run is nothing to be told about."""
+
+    @opkit.reconcile(GROUP, "widgets", registry=registry)
+    async def reconcile(patch):
+        await asyncio.sleep(5)
+        patch.status["n"] = 1
+
+    op = event_injector(registry)
+    a = op.add("widgets", "a", spec={"n": 1})
+    op.advance(1)
+    op.delete(a)
+    op.settle()
+    assert [str(call.outcome) for call in op.calls()] == ["success"]
+
+
+def test_a_run_before_the_new_version_was_listed_is_in_the_old_one(widgets, runs):
+    """The body that is known and the resource that the handler is told are always of one version."""
+
+    async def act(spec, patch, **_):
+        patch.status["n"] = spec["n"]
+        return opkit.success(requeue_after=20) if len(runs) == 1 else None
+
+    op = widgets(act)
+    op.add("widgets", "a", spec={"n": 1})
+    op.advance(10)
+    op.fail("list", "widgets").delay(60)
+    move(op, True)
+    op.advance(30)
+    assert runs == [("v1", "v1", 1)] * 2
+    op.advance(60)
+    op.modify(("widgets", "a"), {"spec": {"n": 2}})
+    op.settle()
+    assert runs[2:] == [("v2", "v2", 2)] and op.get("widgets", "a").status == {"n": 2}
+
+
+@MOVES
+def test_what_leaves_its_selector_after_a_move_is_let_go(registry, event_injector, old_stays):
+    """Its finalizer is taken off, by the version that there is."""
+
+    @opkit.reconcile(GROUP, "widgets", label_selector="on=yes", registry=registry)
+    async def reconcile():
+        pass
+
+    @opkit.finalizer(GROUP, "widgets", name="example.com/clean", registry=registry)
+    async def clean():
+        pass
+
+    op = event_injector(registry)
+    a = op.add("widgets", "a", labels={"on": "yes"})
+    op.settle()
+    assert op.get("widgets", "a").metadata["finalizers"]
+    move(op, old_stays)
+    op.modify(a, {"metadata": {"labels": {"on": "no"}}})
+    op.settle()
+    assert not op.get("widgets", "a").metadata.get("finalizers")
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -349,6 +432,27 @@ def test_another_scope_is_another_resource(widgets, runs, deleted):
     assert runs == [("v1", "v1", 1), ("v1", "v1", 2)]
 
 
+def test_a_run_that_saw_another_scope_writes_nothing(widgets, runs):
+    """Its object is gone, and the one of the same name in the new scope is another."""
+
+    async def act(spec, patch, **_):
+        await asyncio.sleep(10)
+        patch.status["n"] = spec["n"]
+
+    op = widgets(act)
+    op.add("widgets", "a", spec={"n": 1})
+    op.advance(5)
+    body = dict(op.get(*CRD))
+    op.delete(CRD)
+    op.add("customresourcedefinitions", "widgets.example.com", spec={**body["spec"], "scope": "Cluster"})
+    op.add("widgets", "a", spec={"n": 2})
+    op.fail("list", "widgets").delay(30)
+    op.advance(20)
+    assert op.get("widgets", "a").status == {}
+    op.settle()
+    assert op.get("widgets", "a").status == {"n": 2}
+
+
 @MOVES
 def test_secondary_objects_move_as_well(registry, event_injector, old_stays):
     """Owned objects, and those of a mapper, are still known, and their changes still lead to runs."""
@@ -356,7 +460,10 @@ def test_secondary_objects_move_as_well(registry, event_injector, old_stays):
 
     @opkit.reconcile(GROUP, "v1", "mains", owns=[(GROUP, "widgets")], registry=registry)
     async def reconcile(name, secondary):
-        runs.append((name, sorted((body["apiVersion"], body.spec["n"]) for body in secondary("widgets"))))
+        served = sorted((body["apiVersion"], body.spec["n"]) for body in secondary("widgets"))
+        runs.append((name, served))
+        if served and served[0][0] == "example.com/v2":
+            assert secondary("widgets.v2.example.com"), "it is known by its new name, too"
 
     @opkit.secondary(GROUP, "widgets", of=(GROUP, "v1", "mains"), registry=registry)
     def mapped(spec):

@@ -85,6 +85,29 @@ def test_a_new_namespace_that_hangs_leaves_the_others_alone(mains):
     assert seen[4:] == [("b", 0)]
 
 
+def test_a_secondary_resource_that_comes_later_holds_nothing_up(registry, event_injector):
+    """The first runs have been: what comes now leads to further ones."""
+    seen = []
+
+    @opkit.reconcile(*MAINS, owns=[GADGETS], registry=registry)
+    async def reconcile(name):
+        seen.append(name)
+
+    op = event_injector(registry)
+    crd = ("customresourcedefinitions", "gadgets.example.com")
+    definition = op.get(*crd)
+    op.delete(crd)
+    a = op.add("mains", "a")
+    op.settle()
+    assert seen == ["a"]
+    op.fail("list", "gadgets").delay(10_000)
+    op.add("customresourcedefinitions", "gadgets.example.com", spec=definition.spec)
+    op.advance(1)
+    op.modify(a, {"spec": {"n": 2}})
+    op.advance(1)
+    assert seen == ["a", "a"]
+
+
 def test_an_object_that_goes_while_it_waits_is_not_run(mains):
     """Nor is anything of it left."""
     op, seen = mains(namespaces=["team-*"])
