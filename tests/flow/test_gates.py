@@ -100,8 +100,8 @@ def test_a_secondary_resource_that_comes_later_holds_nothing_up(registry, event_
     a = op.add("mains", "a")
     op.settle()
     assert seen == ["a"]
-    op.fail("list", "gadgets").delay(10_000)
     op.add("customresourcedefinitions", "gadgets.example.com", spec=definition.spec)
+    op.fail("list", "gadgets").delay(10_000)
     op.advance(1)
     op.modify(a, {"spec": {"n": 2}})
     op.advance(1)
