@@ -76,25 +76,24 @@ class Gates:
         self._adjust()
 
     def _adjust(self) -> None:
-        closed: dict[Slot, set[str | None]] = {}
-        for primary in self._sources:
-            for namespace in self._namespaces if self._served[primary].resource.namespaced else (None,):
+        """Open what misses nothing. Versions of one kind share their gates, as they share the coordinator."""
+        closed: dict[int, set[str | None]] = {}
+        for primary, served in self._served.items():
+            gates = closed.setdefault(id(served.coordinator), set())
+            for namespace in self._namespaces if served.resource.namespaced else (None,):
                 if (primary, namespace) not in self._opened:
                     if self._is_missing(primary, namespace):
-                        closed.setdefault(primary, set()).add(namespace)
+                        gates.add(namespace)
                     else:
                         self._opened.add((primary, namespace))
-        kinds: dict[int, set[str | None]] = {}
-        for primary in self._sources:
-            kinds.setdefault(id(self._served[primary].coordinator), set()).update(closed.get(primary, ()))
-        for primary in self._sources:
-            coordinator = self._served[primary].coordinator
-            coordinator.set_gates(frozenset(kinds[id(coordinator)]))
+        for served in self._served.values():
+            served.coordinator.set_gates(frozenset(closed[id(served.coordinator)]))
 
     def _is_missing(self, primary: Slot, namespace: str | None) -> bool:
         """Whether something is on its way that the objects of this namespace are to see. Of `None`: anything."""
         return any(
-            slot in self._sources[primary] and (None in (namespace, scope.namespace) or scope.namespace == namespace)
+            slot in self._sources.get(primary, ())
+            and (None in (namespace, scope.namespace) or scope.namespace == namespace)
             for slot, scope in self._expected
         )
 

@@ -121,7 +121,8 @@ class SimulatedCluster:
         def request(endpoint: Endpoint) -> Raw:
             given = clone(patch if isinstance(patch, dict) else [*patch])
             options = self._options(subresource)
-            return endpoint.decode(self.store.patch(endpoint, name, namespace, given, type, options))
+            place = namespace if resource.namespaced else None  # as in a path
+            return endpoint.decode(self.store.patch(endpoint, name, place, given, type, options))
 
         return await self._request("patch", resource, subresource, request)
 
