@@ -14,6 +14,7 @@ and the protocol over a real server (over a simulated one, it is in `opkit.simul
     kopf_answers  what kopf's client raises, in opkit's words
     lines         from the bytes of a watch to its events
     scanning      the resources of one API group
+    pacing        how long to wait before something that has ended is asked for again
     discovery     what is served of what is asked for, while it changes
     kubeconfig    kubeconfig files, merged and read as kubectl does
     clients       other libraries' clients for handlers, with the operator's credentials

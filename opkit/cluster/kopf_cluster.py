@@ -23,7 +23,7 @@ from opkit.cluster.listing import ListDecoder
 from opkit.cluster.protocol import Batch, EventType, Mark, PatchType, Topology, WatchScope
 from opkit.cluster.resource import Resource, ResourceSelector
 from opkit.cluster.scanning import scan_group, scan_groups
-from opkit.errors import ApiError, Unreachable
+from opkit.errors import ApiError, NotFound, Unreachable
 
 _NO_RETRIES: tuple[float, ...] = ()
 
@@ -53,6 +53,15 @@ class KopfCluster(KopfConnection):
         self._chunk_size = chunk_size
         self._server_timeout = server_timeout
         self._discovery = Discovery(self)
+
+    async def request(self, method: str, path: str, **options: Any) -> aiohttp.ClientResponse:
+        try:
+            return await super().request(method, path, **options)
+        except NotFound as error:
+            parts = path.split("/")
+            if not error.is_about_an_object and parts[1] == "apis" and len(parts) > 4:
+                self._discovery.doubt(parts[2])  # it is not served any more, or not in this version
+            raise
 
     # Reads and writes.
 
@@ -181,7 +190,9 @@ class KopfCluster(KopfConnection):
                 async for items, version in pages:
                     yield [(EventType.LISTED, item) for item in items]
                     del items
-                    since = version
+                    # Some servers read each page at a version of its own. What changed between the first page and the
+                    # last is in neither of them, so the watch begins at the first.
+                    since = version if since is None else since
             yield Mark.END_LIST
             yield [(EventType.BOOKMARK, {"metadata": {"resourceVersion": since}})]
         async with contextlib.aclosing(self._follow(scope, since, patience)) as batches:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Literal, Protocol
 
 from opkit.cluster.body import Raw
@@ -60,13 +60,36 @@ class WatchScope:
         return f"{self.resource}{where}{f' with {which}' if which else ''}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Topology:
-    """What a server serves of what was asked for, at one moment."""
+    """What a server serves of what was asked for, at one moment. Equal if everything is served in the same way."""
 
     resources: frozenset[Resource]
     namespaces: frozenset[str | None]
     """The namespaces to watch; `{None}` means all of them with one watch."""
+    claims: Mapping[ResourceSelector, Resource] = dataclasses.field(default_factory=dict)
+    """Which of the resources serves whom."""
+
+    @classmethod
+    def of(cls, claims: Mapping[ResourceSelector, Resource], namespaces: Iterable[str | None]) -> Topology:
+        return cls(frozenset(claims.values()), frozenset(namespaces), claims)
+
+    def resource_for(self, selector: ResourceSelector) -> Resource | None:
+        """The resource that serves those who name it so."""
+        if self.claims:
+            return self.claims.get(selector)
+        found = selector.select(self.resources)
+        return found[0] if len(found) == 1 else None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Topology) and self._shape() == other._shape()
+
+    def __hash__(self) -> int:
+        return hash((self.resources, self.namespaces))
+
+    def _shape(self) -> tuple[object, ...]:
+        claims = {selector: resource.shape for selector, resource in self.claims.items()}
+        return frozenset(resource.shape for resource in self.resources), self.namespaces, claims
 
 
 class Cluster(Protocol):

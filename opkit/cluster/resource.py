@@ -32,6 +32,16 @@ class Resource:
     verbs: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
 
     @property
+    def kind_key(self) -> tuple[str, str]:
+        """What all versions of it have in common: their objects are the same ones."""
+        return (self.group, self.plural)
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """All that is known of it. Two resources that are equal may differ in how they are served."""
+        return tuple(getattr(self, field.name) for field in dataclasses.fields(self))
+
+    @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
@@ -151,6 +161,18 @@ class ResourceSelector:
             found = self._in_other_versions(resources)
         core = [resource for resource in found if not resource.group]
         return core or found
+
+    def follow(self, resources: Iterable[Resource], before: Resource) -> Resource | None:
+        """
+        What this names now, where it named `before`: the same kind, if that is still there.
+
+        Names are for finding a kind once. A definition that takes other names, or a namesake that comes up elsewhere,
+        does not take its objects away from those who work on them.
+        """
+        kind = [resource for resource in resources if resource.kind_key == before.kind_key]
+        if self.version is not None:
+            kind = [resource for resource in kind if resource.version == self.version]
+        return max(kind, key=lambda one: (one.preferred, version_rank(one.version)), default=None)
 
     def _in_other_versions(self, resources: list[Resource]) -> list[Resource]:
         best: dict[tuple[str, str], Resource] = {}

@@ -7,6 +7,7 @@ servers): what can't be used is left out, and keeps nothing else from being foun
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -19,37 +20,71 @@ logger = logging.getLogger("opkit.discovery")
 # No answer, wrong credentials, too many requests: that is not about what was asked for.
 _ABOUT_US = (0, 401, 429)
 
+# Seconds for one answer: a part of the server that hangs must not keep the others from being looked at.
+_PATIENCE = 15.0
+
 Get = Callable[[str], Awaitable[Any]]
 """Gets a path, and gives the decoded answer. Raises `ApiError`."""
 
 
+class Found(list[Resource]):
+    """The resources of a group, as far as it could be discovered."""
+
+    failed: frozenset[str] = frozenset()
+    """The versions that could not be: nothing is known of what they serve now."""
+
+
 async def scan_groups(get: Get) -> list[str]:
-    """The API groups that the server has; the core group is the empty one."""
-    answer = await get("/apis")
+    """The API groups that the server has; the core group is the empty one. Raises `ApiError`."""
+    answer = await _ask(get, "/apis", "groups")
     return ["", *(str(group["name"]) for group in _entries(answer, "groups") if group.get("name"))]
 
 
-async def scan_group(get: Get, group: str) -> list[Resource]:
+async def scan_group(get: Get, group: str) -> Found:
     """The resources of one group, in all its versions. Raises `ApiError`; a group that is not there has none."""
     if not group:
-        return [*_resources(await get("/api/v1"), "", "v1", preferred=True)]
+        return Found(_resources(await _ask(get, "/api/v1", "resources"), "", "v1", preferred=True))
     try:
-        answer = await get(f"/apis/{group}")
+        answer = await _ask(get, f"/apis/{group}", "versions")
     except NotFound:
-        return []
+        return Found()
     preferred = (answer.get("preferredVersion") or {}).get("version")
-    found: list[Resource] = []
-    for entry in _entries(answer, "versions"):
-        version = str(entry.get("version") or "")
-        try:
-            found += _resources(await get(f"/apis/{group}/{version}"), group, version, version == preferred)
-        except NotFound:
-            continue  # the last resource of this version is gone, and the version with it
-        except ApiError as error:
-            if error.status in _ABOUT_US:
-                raise
-            logger.warning("%s/%s can't be discovered and is skipped: %s", group, version, error)
+    versions = [str(entry.get("version") or "") for entry in _entries(answer, "versions")]
+    answers = await asyncio.gather(*(_scan_version(get, group, version) for version in versions))
+    found = Found()
+    found.failed = frozenset(version for version, one in zip(versions, answers, strict=True) if one is None)
+    for version, one in zip(versions, answers, strict=True):
+        found += _resources(one or {}, group, version, version == preferred)
     return found
+
+
+async def _scan_version(get: Get, group: str, version: str) -> Mapping[str, Any] | None:
+    """What one version serves; `None` if it can't be discovered. Raises `ApiError` for what is not about it."""
+    try:
+        return await _ask(get, f"/apis/{group}/{version}", "resources")
+    except NotFound:
+        return {}  # the last resource of this version is gone, and the version with it
+    except ApiError as error:
+        if error.status in _ABOUT_US:
+            raise
+        logger.warning("%s/%s can't be discovered and is skipped: %s", group, version, error)
+        return None
+
+
+async def _ask(get: Get, path: str, key: str) -> Mapping[str, Any]:
+    """
+    One document of the discovery. Raises `ApiError` for whatever else was answered, and for no answer in time.
+
+    An empty answer, a page of a proxy, a Status: to believe them would be to take all resources for gone.
+    """
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            answer = await get(path)
+    except TimeoutError as error:
+        raise ApiError(f"{path} got no answer within {_PATIENCE:g} s", status=504) from error
+    if isinstance(answer, Mapping) and key in answer and isinstance(answer[key], list | None):
+        return answer
+    raise ApiError(f"the answer to {path} has no list of {key}", status=502)
 
 
 def _resources(answer: Mapping[str, Any], group: str, version: str, preferred: bool) -> Iterator[Resource]:

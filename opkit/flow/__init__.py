@@ -14,6 +14,7 @@ The flow: one room per step, in the order in which a request passes.
 What these use:
 
     writes         the door to the API server, with a guard against useless ones; `access`: for handlers
+    delivery       patches that arrive, whatever their definition becomes meanwhile
     finalizers     put on, and taken off when their handlers succeeded; `leaving`: those of objects that have left
     invocation     how a function of the author is called; `activities`: those that are not for an object
     tools          what a handler may ask for: the API, other runs, Events, secondary objects
@@ -29,7 +30,10 @@ What these use:
 How they are connected:
 
     pipeline       the rooms of one controller
-    served         the rooms of one resource
+    served         the rooms of one resource, in whatever version it is served
+    kind           what all versions of a resource share: locks, journal, memos
+    slots          who is served together
+    gates          first runs wait for what they are to see
     watches        which resources and streams there are at this moment
     runtime        what all of them share
     assembly       all of it, with the order of start and stop

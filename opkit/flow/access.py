@@ -12,13 +12,14 @@ import asyncio
 import builtins
 import dataclasses
 import inspect
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from opkit.cluster.body import Body, Raw, clone, finalizers, is_deleting, metadata
 from opkit.cluster.protocol import PatchType
 from opkit.cluster.resource import Resource, ResourceSelector, path_segment
-from opkit.errors import ForgottenAwait
+from opkit.errors import ForgottenAwait, NotFound
+from opkit.flow.delivery import Delivery
 from opkit.flow.portal import in_loop_thread, wait_for
 from opkit.flow.store import Origin
 from opkit.flow.writes import Writes
@@ -41,7 +42,10 @@ class Handled:
     def named(self, resource: Resource, name: str, namespace: str | None) -> Raw | None:
         """Its body, if it is the one of this name: then that very object is meant, and no later one of its name."""
         meta = metadata(self.raw)
-        is_meant = (resource, name, namespace) == (self.resource, meta.get("name"), meta.get("namespace"))
+        is_meant = resource.kind_key == self.resource.kind_key and (name, namespace) == (
+            meta.get("name"),
+            meta.get("namespace"),
+        )
         return self.raw if is_meant else None
 
 
@@ -114,8 +118,9 @@ class ClusterAccess:
 
     async def _get(self, resource: ResourceName, name: str, namespace: str | None) -> Body:
         path_segment(name, "name")
-        served = await self._resolve(resource)
-        return Body.of(await self._cluster.get(served, name, self._within(served, namespace)))
+        return Body.of(
+            await self._ask(resource, lambda served: self._cluster.get(served, name, self._within(served, namespace)))
+        )
 
     def list(
         self,
@@ -130,8 +135,8 @@ class ClusterAccess:
     async def _list(
         self, resource: ResourceName, namespace: str | None, labels: str | None, fields: str | None
     ) -> builtins.list[Body]:
-        served = await self._resolve(resource)
-        return [Body.of(raw) for raw in await self._cluster.list(served, namespace, labels, fields)]
+        found = await self._ask(resource, lambda served: self._cluster.list(served, namespace, labels, fields))
+        return [Body.of(raw) for raw in found]
 
     def create(self, body: Mapping[str, Any], owner: Mapping[str, Any] | None = None) -> Coroutine[Any, Any, Body]:
         """Create it. Raises `AlreadyExists`. `owner` becomes its controller, so that it goes when the owner goes."""
@@ -219,11 +224,13 @@ class ClusterAccess:
 
     async def _delete(self, resource: ResourceName, name: str, namespace: str | None, uid: str | None) -> None:
         path_segment(name, "name")
-        served = await self._resolve(resource)
-        within = self._within(served, namespace)
-        if uid is None and (meant := self._meant(served, name, within)) is not None:
-            uid = metadata(meant).get("uid")
-        await self._writes.delete(served, name, within, uid=uid)
+
+        def send(served: Resource) -> Awaitable[Raw]:
+            within = self._within(served, namespace)
+            meant = self._meant(served, name, within) if uid is None else None
+            return self._writes.delete(served, name, within, uid=metadata(meant).get("uid") if meant else uid)
+
+        await self._ask(resource, send)
 
     def attach_finalizer(self, name: str) -> Coroutine[Any, Any, None]:
         """Put a finalizer on the handled object, for operators that set `finalizers.auto_attach` to false."""
@@ -248,17 +255,34 @@ class ClusterAccess:
         subresource: str | None,
     ) -> Body:  # fmt: skip
         path_segment(name, "name")
-        served = await self._resolve(resource)
-        if subresource is not None and subresource not in served.subresources:
-            subresource = None
-        within = self._within(served, namespace)
+        wanted = clone(patch)
         # A version of the author's own is what the author wants to be held against.
         has_own_fence = isinstance(patch, Mapping) and "resourceVersion" in (patch.get("metadata") or {})
-        answer = await self._writes.patch(
-            served, name, within, clone(patch), type=type, subresource=subresource, origin=self._origin,
-            manager=self._manager, only=None if has_own_fence else self._meant(served, name, within),
-        )  # fmt: skip
-        return Body.of(answer)
+
+        def send(served: Resource) -> Awaitable[Raw]:
+            where = self._within(served, namespace)
+            delivery = Delivery(
+                self._writes, served, name, where, origin=self._origin, manager=self._manager,
+                only=None if has_own_fence else self._meant(served, name, where),
+            )  # fmt: skip
+            if subresource is not None:
+                return delivery.patch_status(wanted, type)
+            return delivery.patch(wanted, type)
+
+        return Body.of(await self._ask(resource, send))
+
+    async def _ask(self, resource: ResourceName, request: Callable[[Resource], Awaitable[T]]) -> T:
+        """Send a request to a resource; once more if the server has served it in another way since we looked."""
+        served = await self._resolve(resource)
+        try:
+            return await request(served)
+        except NotFound as error:
+            if error.is_about_an_object or isinstance(resource, Resource):
+                raise
+            renewed = await self._resolve(resource)
+            if renewed.shape == served.shape:
+                raise
+            return await request(renewed)
 
     def _meant(self, resource: Resource, name: str, namespace: str | None) -> Raw | None:
         return self._handled.named(resource, name, namespace) if self._handled is not None else None

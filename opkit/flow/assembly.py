@@ -25,11 +25,10 @@ from opkit.flow.invocation import Invoker, Memo
 from opkit.flow.lead import Lead
 from opkit.flow.onlooker import Onlooker
 from opkit.flow.runtime import Runtime
-from opkit.flow.served import Served
 from opkit.flow.stopping import Stop, Stopped
 from opkit.flow.threads import Threads
 from opkit.flow.watches import Watches
-from opkit.flow.writes import Writes
+from opkit.flow.writes import Watched, Writes
 from opkit.plan.plan import Plan
 from opkit.settings import Settings
 
@@ -159,7 +158,7 @@ class Assembly:
         finally:
             await self._close(watches, runtime)
 
-    def _watched(self, resource: Resource) -> Served | None:
+    def _watched(self, resource: Resource) -> Watched | None:
         return self.watches.get(resource) if self.watches is not None else None
 
     async def _close(self, watches: Watches, runtime: Runtime) -> None:
@@ -178,11 +177,12 @@ class Assembly:
     async def _drain(self, watches: Watches) -> None:
         """Give running handlers their grace, all at the same time, and name those that did not make use of it."""
         grace, remaining = self.settings.shutdown.grace, self._stop.remaining
+        kinds = {id(served.coordinator): served for served in watches}  # versions of one kind share theirs
         unfinished, _ = await asyncio.gather(
-            asyncio.gather(*(served.coordinator.drain(remaining) for served in watches)),
+            asyncio.gather(*(served.coordinator.drain(remaining) for served in kinds.values())),
             self._threads.wait(remaining),
         )
-        for served, left in zip(watches, unfinished, strict=True):
+        for served, left in zip(kinds.values(), unfinished, strict=True):
             for lane, uid in left:
                 logger.warning("%s on %s did not end within %g s and was cancelled.", lane, served.name_of(uid), grace)
 

@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Iterable
 
 from opkit.clock import Clock
+from opkit.cluster.body import metadata
 from opkit.flow.queue import Added, Queue
 from opkit.flow.requests import CHANGES, Request
 from opkit.settings import ConflictStrategy
@@ -82,7 +83,8 @@ class Coordinator:
         self._most_running = 0
         self._discarded = 0
         self._awake = False
-        self._gated = False
+        self._closed: frozenset[str | None] = frozenset()
+        self._gated: dict[str, str | None] = {}
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due: float | None = None
@@ -92,7 +94,7 @@ class Coordinator:
     def join(self, lane: Lane) -> None:
         """Serve one more lane."""
         lane.queue.bind(self.wake)
-        for key in self._running:
+        for key in (*self._running, *self._gated):
             lane.queue.hold(key)
         self._lanes.append(lane)
         (self._urgent if lane.urgent else self._ordinary).append(lane)
@@ -111,10 +113,18 @@ class Coordinator:
                 self._discarded += 1
                 return None
             request.due += self._requeue_delay
+        if self._closed and request.body is not None:
+            self._keep_back(request.key, metadata(request.body).get("namespace"))
         added = lane.queue.add(request)
         if added is not Added.MERGED:
             self.wake()
         return added
+
+    def _keep_back(self, key: str, namespace: str | None) -> None:
+        if namespace in self._closed and key not in self._running:
+            self._gated[key] = namespace
+            for lane in self._lanes:
+                lane.queue.hold(key)
 
     def _conflicts(self, request: Request) -> bool:
         return request.key in self._running and request.triggers <= CHANGES and not request.afresh
@@ -130,7 +140,7 @@ class Coordinator:
     def _pump(self) -> None:
         """Start all that can start now, and set the timer for what comes next."""
         self._awake = False
-        if self._stopped or self._gated:
+        if self._stopped or None in self._closed:
             return
         now = self._clock.now()
         while len(self._running) < self._limit:
@@ -234,11 +244,18 @@ class Coordinator:
         dues = (request.due for lane in self._lanes for request in lane.queue.waiting() if not ignore(request))
         return min(dues, default=None)
 
-    def set_gate(self, closed: bool) -> None:
-        """Close the gate: requests are taken and merged, and nothing starts until it is opened again."""
-        self._gated = closed
-        if not closed:
-            self.wake()
+    def set_gates(self, closed: frozenset[str | None]) -> None:
+        """
+        Close the gates of these namespaces, and open all others; `None` stands for everything.
+
+        Requests for objects behind a closed gate are taken and merged, and do not start until it is opened.
+        """
+        self._closed = closed
+        for key in [key for key, namespace in self._gated.items() if namespace not in closed]:
+            del self._gated[key]
+            for lane in self._lanes:
+                lane.queue.release(key)
+        self.wake()
 
     def suspend(self) -> None:
         """

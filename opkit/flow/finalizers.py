@@ -31,15 +31,52 @@ logger = logging.getLogger("opkit.finalizers")
 _TRIES = 10
 
 
+# Removals that are remembered for the other versions of the kind, whose streams have not shown them yet.
+_REMEMBERED = 10_000
+
+
+class Cleanups:
+    """Which cleanups of which objects are done: shared by all versions of a kind."""
+
+    def __init__(self) -> None:
+        self.succeeded: set[tuple[str, str]] = set()
+        self._removed: dict[tuple[str, str], None] = {}
+
+    def remove(self, raw: Raw, name: str) -> None:
+        """The finalizer is off. While the object is being deleted, it can't come back."""
+        done = (identity(raw), name)
+        self.succeeded.discard(done)
+        if is_deleting(raw):
+            self._removed[done] = None
+            while len(self._removed) > _REMEMBERED:
+                del self._removed[next(iter(self._removed))]
+
+    def is_done(self, raw: Raw, name: str) -> bool:
+        done = (identity(raw), name)
+        return done in self.succeeded or (done in self._removed and is_deleting(raw))
+
+    def forget(self, uid: str) -> None:
+        """The object is gone."""
+        for done in [done for done in (*self.succeeded, *self._removed) if done[0] == uid]:
+            self.succeeded.discard(done)
+            self._removed.pop(done, None)
+
+
 class Finalizers:
     """The declared finalizers of one resource."""
 
-    def __init__(self, resource: Resource, declared: Collection[Finalizer], writes: Writes) -> None:
+    def __init__(
+        self,
+        resource: Resource,
+        declared: Collection[Finalizer],
+        writes: Writes,
+        cleanups: Cleanups | None = None,
+    ) -> None:
         self.declared = tuple(declared)
         self._names = frozenset(finalizer.name for finalizer in declared)
         self._resource = resource
         self._writes = writes
-        self._succeeded: set[tuple[str, str]] = set()
+        self._cleanups = cleanups or Cleanups()
         self._removals: set[asyncio.Task[Raw | None]] = set()
 
     def of(self, raw: Raw) -> list[Finalizer]:
@@ -66,7 +103,7 @@ class Finalizers:
 
         Goes on to its end even if the caller is cancelled. Raises `ApiError` if the server refuses for good.
         """
-        self._succeeded.add((identity(raw), name))
+        self._cleanups.succeeded.add((identity(raw), name))
         removal = asyncio.get_running_loop().create_task(self._detach(raw, name, manager), name=f"removal of {name}")
         self._removals.add(removal)  # the loop itself keeps only weak references
         removal.add_done_callback(self._removals.discard)
@@ -77,13 +114,12 @@ class Finalizers:
             left = await self._change(raw, lambda body: _removing(body, name), manager)
         except Gone:
             left = None
-        uid = identity(raw)
-        self._succeeded.discard((uid, name))
+        self._cleanups.remove(raw, name)
         return left if left is not None and (finalizers(left) or not is_deleting(left)) else None
 
     def has_succeeded(self, raw: Raw, name: str) -> bool:
         """Whether this cleanup has succeeded, and only its removal is missing."""
-        return (identity(raw), name) in self._succeeded
+        return self._cleanups.is_done(raw, name)
 
     async def strip(self, raw: Raw, manager: str) -> None:
         """Take all of ours off without running them. Raises `ApiError`."""
@@ -92,9 +128,9 @@ class Finalizers:
             if body is not None:
                 body = await self.detach(body, finalizer.name, manager)
 
-    def forget(self, uid: str) -> None:
-        """The object is gone."""
-        self._succeeded = {done for done in self._succeeded if done[0] != uid}
+    def move(self, resource: Resource) -> None:
+        """The resource is served in another way from now on."""
+        self._resource = resource
 
     async def settle(self) -> None:
         """Wait for the removals that are under way. A cancellation ends the waiting, not them."""

@@ -52,7 +52,7 @@ class Goodbyes:
         self,
         *,
         controller: str,
-        resource: Resource,
+        resource: Callable[[], Resource],
         runtime: Runtime,
         coordinator: Coordinator,
         reconciler: Reconciler,
@@ -151,7 +151,7 @@ class Goodbyes:
             return True
         meta = metadata(body)
         try:
-            raw = await self._runtime.writes.cluster.get(self._resource, meta["name"], meta.get("namespace"))
+            raw = await self._runtime.writes.cluster.get(self._resource(), meta["name"], meta.get("namespace"))
         except ApiError as error:
             is_gone = isinstance(error, NotFound) and error.is_about_an_object
             return is_gone or self._gives_up(body, goodbye, error)

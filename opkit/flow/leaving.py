@@ -54,6 +54,10 @@ class Leaving:
         self._lane = Lane(f"{resource.plural} (leaving)", InMemoryQueue(), self._serve, urgent=True)
         coordinator.join(self._lane)
 
+    def move(self, resource: Resource) -> None:
+        """The resource is served in another way from now on."""
+        self._resource = resource
+
     def note(self, body: Raw) -> None:
         """An object seems to have left the selector that showed it."""
         if self._finalizers.of(body) and self._policy is not OnLeave.KEEP:

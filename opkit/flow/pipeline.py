@@ -9,7 +9,7 @@ Takes changes of its store; owns the controller's sieve, queue, reconciler and r
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from opkit.cluster.body import Raw, identity, is_deleting, metadata
@@ -56,13 +56,12 @@ class Shared:
     finalizers: Finalizers
     journal: Journal
     memos: dict[str, Memo]
+    drop_memo: Callable[[str], None]
+    """Forgets the author's values about an object that nobody knows any more."""
     pipelines: list[Pipeline] = dataclasses.field(default_factory=list)
     polls: list[Polls] = dataclasses.field(default_factory=list)
-
-    def drop_memo(self, uid: str) -> None:
-        """Forget the author's values about an object that no controller knows any more, or is still to be told of."""
-        if not any(uid in pipeline.store or pipeline.says_goodbye(uid) for pipeline in self.pipelines):
-            self.memos.pop(uid, None)
+    before: Resource | None = None
+    """The version that it was served in before it moved to the one that it is served in now."""
 
 
 class Polls(Protocol):
@@ -130,7 +129,7 @@ class Pipeline:
     def _make_goodbyes(self) -> Goodbyes:
         return Goodbyes(
             controller=self.name,
-            resource=self._shared.resource,
+            resource=lambda: self._shared.resource,
             runtime=self._runtime,
             coordinator=self._shared.coordinator,
             reconciler=self._reconciler,
@@ -305,7 +304,7 @@ class Pipeline:
     def _make_run(self, raw: Raw, request: Request, reason: DeleteReason | None) -> Run:
         return Run(
             raw=raw,
-            resource=self._shared.resource,
+            resource=self._resource_of(raw),
             controller=self.name,
             settings=self._runtime.settings,
             attempt=request.attempt,
@@ -313,6 +312,11 @@ class Pipeline:
             tools=self.tools,
             reason=reason,
         )
+
+    def _resource_of(self, raw: Raw) -> Resource:
+        """The resource that shows a body so: while it moves, the store may still show the old version."""
+        resource, before = self._shared.resource, self._shared.before
+        return before if before is not None and raw.get("apiVersion") == before.api_version else resource
 
     def wants(self, raw: Raw) -> bool:
         """Whether this controller is for an object that may not be in its store."""

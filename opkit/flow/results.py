@@ -13,13 +13,14 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from opkit.cluster.body import Raw, identity
+from opkit.cluster.body import identity
 from opkit.cluster.resource import Resource
 from opkit.errors import ApiError, NotFound
+from opkit.flow.delivery import Delivery
 from opkit.flow.invocation import Run, object_reference
 from opkit.flow.report import Outcome, Report
 from opkit.flow.requests import Request
-from opkit.flow.writes import Writes
+from opkit.flow.writes import Gone, Writes
 from opkit.results import seconds
 from opkit.retry import Retry
 from opkit.triggers import Trigger
@@ -109,19 +110,25 @@ class Results:
         patch = run.made_patch
         if patch is None:
             return
-        parts = self._parts(dict(patch))
+        if run.resource.namespaced != self._resource.namespaced:
+            raise Gone.was(run.raw)
+        wanted = dict(patch)
         run.patch.clear()
-        failed: ApiError | None = None
-        for subresource, part in parts:
-            try:
-                await self._writes.patch(
-                    self._resource, str(run.name), run.namespace, part, subresource=subresource,
-                    origin=(self._controller, identity(run.raw)), manager=self._manager, only=run.raw,
-                )  # fmt: skip
-            except ApiError as error:
-                failed = failed or error
-        if failed is not None:
-            raise failed
+        # The run's own version fits its patch. Once that is withdrawn, the one that is served now has to do.
+        as_it_began = self._resource if run.resource == self._resource else run.resource
+        try:
+            await self._deliver(as_it_began, run, wanted)
+        except NotFound as error:
+            if error.is_about_an_object or as_it_began == self._resource:
+                raise
+            await self._deliver(self._resource, run, wanted)
+
+    async def _deliver(self, resource: Resource, run: Run, patch: dict[str, Any]) -> None:
+        delivery = Delivery(
+            self._writes, resource, str(run.name), run.namespace,
+            origin=(self._controller, identity(run.raw)), manager=self._manager, only=run.raw,
+        )  # fmt: skip
+        await delivery.send(patch)
 
     async def send_last_patch(self, report: Report, *, lives: bool) -> None:
         """Send the patch of a delete handler, if the object lives on and has only left the selector."""
@@ -134,20 +141,9 @@ class Results:
             run.logger.warning("%s has a patch for an object that is gone: it is not sent. What must be written before "
                                "an object goes is a finalizer's work.", report.handler)  # fmt: skip
 
-    def _parts(self, patch: dict[str, Any]) -> list[tuple[str | None, Raw]]:
-        parts: list[tuple[str | None, Raw]] = []
-        # An empty map is what a mere look at `patch.status` leaves; None, which removes it, is sent like any value.
-        patch = {key: value for key, value in patch.items() if value != {}}
-        status = {"status": patch.pop("status")} if "status" in patch and self._has_status else None
-        if patch:
-            parts.append((None, patch))
-        if status:
-            parts.append(("status", status))
-        return parts
-
-    @property
-    def _has_status(self) -> bool:
-        return "status" in self._resource.subresources
+    def move(self, resource: Resource) -> None:
+        """The resource is served in another way from now on."""
+        self._resource = resource
 
     # Deciding.
 

@@ -2,8 +2,9 @@
 Served: one resource of the server, with the rooms of all its controllers.
 
 Takes batches of streams and the beginnings and ends of own writes; hands the changes that follow from them to the
-pipelines, and to those for whom its objects are secondary. One store for each watch, one coordinator, one journal.
-Never opens a stream itself.
+pipelines, and to those for whom its objects are secondary. One store for each watch; coordinator, journal and memos
+are those of the kind. It may be served in another version, or in another way, later on: what is known of its objects,
+and what waits for them, stays. Never opens a stream itself.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ from opkit.cluster.body import Raw, identity, reference
 from opkit.cluster.protocol import Batch, Mark, WatchScope
 from opkit.cluster.resource import Resource
 from opkit.cluster.selector import LabelSelector
-from opkit.flow.coordinator import Coordinator
 from opkit.flow.finalizers import Finalizers
-from opkit.flow.journal import Journal
+from opkit.flow.kind import Kind
 from opkit.flow.leaving import Leaving
 from opkit.flow.pipeline import Pipeline, Polls, Shared
 from opkit.flow.requests import Request
@@ -38,22 +38,21 @@ EVERYTHING: Selector = (None, None)
 class Served:
     """A resource that is served by the operator, as primary, as secondary, or as both."""
 
-    def __init__(self, resource: Resource, plans: Iterable[ResourcePlan], runtime: Runtime) -> None:
+    def __init__(
+        self, resource: Resource, plans: Iterable[ResourcePlan], runtime: Runtime, kind: Kind | None = None
+    ) -> None:
         plans = list(plans)
-        settings = runtime.settings
         self.resource = resource
+        self.plans = plans
         self._runtime = runtime
-        self.journal = Journal(runtime.clock.now)
-        self.coordinator = Coordinator(
-            clock=runtime.clock,
-            limit=settings.parallel.limit,
-            conflict=settings.parallel.conflict,
-            requeue_delay=settings.parallel.requeue_delay,
-            on_bug=runtime.onlooker.on_bug,
-        )
+        self._kind = kind = kind or Kind(runtime)
+        self.journal = kind.journal
+        self.coordinator = kind.coordinator
         declared = [finalizer for plan in plans for finalizer in plan.finalizers]
-        self.finalizers = Finalizers(resource, declared, runtime.writes)
-        self._shared = Shared(resource, runtime, self.coordinator, self.finalizers, self.journal, {})
+        self.finalizers = Finalizers(resource, declared, runtime.writes, kind.cleanups)
+        self._shared = Shared(
+            resource, runtime, self.coordinator, self.finalizers, self.journal, kind.memos, kind.drop_memo
+        )
         self.stores: dict[Selector, Store] = {}
         self.pipelines: list[Pipeline] = []
         self._readers: dict[Selector, list[Pipeline]] = {}
@@ -65,8 +64,24 @@ class Served:
         narrowed = all(controller.label_selector or controller.field_selector for controller in controllers)
         self._leaving = self._make_leaving() if declared and controllers and narrowed else None
         self._swept: set[str | None] = set()
+        self._writing: dict[tuple[str | None, str], list[dict[Selector, Store]]] = {}
+        kind.join(self)
         if not runtime.lead.is_held:
             self.suspend()
+
+    def move(self, resource: Resource) -> None:
+        """The resource is served in another way from now on. Runs that are under way go on as they began."""
+        if self.resource != resource:
+            self._shared.before = self.resource
+        self.resource = self._shared.resource = resource
+        self.finalizers.move(resource)
+        if self._leaving is not None:
+            self._leaving.move(resource)
+        for pipeline in self.pipelines:
+            pipeline.results.move(resource)
+            pipeline.tools.move(resource)
+        for one in self._dependents:
+            one.resource = resource
 
     def _add_pipeline(self, controller: Controller, alone: bool) -> None:
         selector = self._watch_of(controller, alone)
@@ -154,7 +169,7 @@ class Served:
             if readers and self._leaving is not None and change.type is not ChangeType.ADDED:
                 self._see_leaving(change, readers)
             if change.type is ChangeType.DELETED:
-                self._forget(change.uid, reference(change.body))
+                self._kind.forget(change.uid, reference(change.body))
 
     def _see_leaving(self, change: Change, readers: Iterable[Pipeline]) -> None:
         """Notice objects that may have left the last selector with our finalizers on them."""
@@ -165,14 +180,9 @@ class Served:
         elif not any(pipeline.wants(change.body) for pipeline in self.pipelines):
             self._leaving.note(change.body)
 
-    def _forget(self, uid: str, name: str) -> None:
-        """Nothing of an object that no store knows any more is kept, but what explains its end."""
-        if any(uid in store for store in self.stores.values()):
-            return
-        self.finalizers.forget(uid)
-        self.journal.close(uid, name)
-        if not any(pipeline.says_goodbye(uid) for pipeline in self.pipelines):
-            self._shared.memos.pop(uid, None)  # else the delete handler is still to see it
+    def says_goodbye(self, uid: str) -> bool:
+        """Whether a delete handler is still to be told of this object."""
+        return any(pipeline.says_goodbye(uid) for pipeline in self.pipelines)
 
     # From own writes.
 
@@ -188,14 +198,19 @@ class Served:
         return [raw for store in self.stores.values() if (raw := store.find(name, namespace)) is not None]
 
     def begin_write(self, name: str, namespace: str | None) -> None:
-        for store in self.stores.values():
+        stores = dict(self.stores)  # a watch that is added during the write knows nothing of its beginning
+        self._writing.setdefault((namespace, name), []).append(stores)
+        for store in stores.values():
             store.begin_write(name, namespace)
 
     def end_write(
         self, name: str, namespace: str | None, answer: Raw | None, *, origin: Origin | None, created: bool
     ) -> None:
-        for selector, store in self.stores.items():
+        begun = self._writing[namespace, name]
+        for selector, store in begun.pop().items():
             self._offer(selector, store.end_write(name, namespace, answer, origin=origin, created=created))
+        if not begun:
+            self._writing.pop((namespace, name), None)
 
     def note_write(self, uid: str, verb: str, subresource: str | None, sent: bool, why: str) -> None:
         if any(uid in store for store in self.stores.values()):
@@ -215,6 +230,10 @@ class Served:
     def add_poll(self, poll: Polls) -> None:
         """Let a poll know when objects come to be known, and when they were run."""
         self._shared.polls.append(poll)
+
+    def remove_poll(self, poll: Polls) -> None:
+        """It is not called any more."""
+        self._shared.polls.remove(poll)
 
     def explain(self, name: str, namespace: str | None) -> list[dict[str, Any]]:
         """The last decisions about the object that has this name, or had it last."""

@@ -196,6 +196,8 @@ class Store:
             return
         version = raw["metadata"].get("resourceVersion")
         if version is not None and version == seen["metadata"].get("resourceVersion"):
+            if raw.get("apiVersion") != seen.get("apiVersion"):
+                self._seen[uid] = raw  # the same state, as another version of the kind shows it
             return
         self._seen[uid] = raw
         if self._own and uid in self._own:

@@ -22,24 +22,19 @@ import random
 from collections.abc import Callable
 
 from opkit.clock import Clock
+from opkit.cluster.pacing import TOO_SHORT, Pacing
 from opkit.cluster.protocol import Batch, Cluster, Mark, WatchScope
 from opkit.errors import ApiError
 from opkit.settings import WatchSettings
 
 logger = logging.getLogger("opkit.stream")
 
-LONGEST_BACKOFF = 32.0
-
-# A watch that ends sooner than this without having shown anything was not a healthy one. Some servers say so
-# for a version that is too old, instead of 410.
-_TOO_SHORT = 1.0
+# Watches in a row that end at once without having shown anything. Some servers say by them that a version is too old,
+# instead of 410.
 _SUSPICIOUS = 3
 
 # Failures in a row after which the version is given up, and the state is listed anew.
 _RELIST_AFTER = 2
-
-# A connection that held for so long was healthy, whatever ended it: failures before it don't count any more.
-_HEALTHY = 30.0
 
 _ADVICE = {
     401: "the server refuses the credentials; check the kubeconfig, or the service account's token",
@@ -65,12 +60,6 @@ class StreamStatistics:
     watches: int
 
 
-def backoff(failures: int, base: float, spread: float) -> float:
-    """Seconds to wait after so many failures in a row: doubled each time up to 32, with `spread` (0 to 1) as jitter."""
-    longest = min(LONGEST_BACKOFF, base * 2 ** min(max(failures, 1) - 1, 16))
-    return float(longest * (0.5 + 0.5 * spread))
-
-
 class Stream:
     """One scope's stream."""
 
@@ -88,7 +77,6 @@ class Stream:
         self.scope = scope
         self._cluster = cluster
         self._clock = clock
-        self._random = random
         self._settings = settings
         self._sink = sink
         self._on_progress = on_progress
@@ -96,7 +84,7 @@ class Stream:
         self._listed = False
         self._nothing_seen = True
         self._last_sign = clock.now()
-        self._failures = 0
+        self._pacing = Pacing(settings.reconnect_backoff, random.random)
         self._empty = 0
         self._just_listed = False
         self._pausing = False
@@ -127,7 +115,7 @@ class Stream:
             self._watches += 1
         # What lags behind can't take back what was seen before only as long as nothing was. And it is tried once: the
         # cache may be what is wrong.
-        cached = self._settings.cached_first_list and self._nothing_seen and not self._failures
+        cached = self._settings.cached_first_list and self._nothing_seen and not self._pacing.failures
         batches = self._cluster.watch(
             self.scope, since=since, cached=cached, patience=self._settings.inactivity_timeout
         )
@@ -168,33 +156,31 @@ class Stream:
 
     async def _end(self, lasted: float, shown: bool) -> None:
         """The server ended the stream cleanly: go on, unless this looks like a refusal without words."""
-        if shown or lasted >= _TOO_SHORT:
-            self._failures = self._empty = 0
-            return
-        self._empty += 1
+        pause = self._pacing.ended(lasted)
+        self._empty = 0 if shown or lasted >= TOO_SHORT else self._empty + 1
         if self._empty >= _SUSPICIOUS:
             self._empty, self._version = 0, None
-            self._failures += 1
-            await self._pause()
+        if pause:
+            await self._pause(pause)
 
     async def _fail(self, error: ApiError, lasted: float) -> None:
-        self._failures = 1 if lasted >= _HEALTHY else self._failures + 1
+        pause = self._pacing.failed(lasted, at_least=error.retry_after)
         if error.status == 410:
             self._version = None
-            if self._failures == 1:
+            if self._pacing.failures == 1:
                 return  # nothing is wrong with a version that has grown old: list at once
-        elif self._failures >= _RELIST_AFTER:
+        elif self._pacing.failures >= _RELIST_AFTER or _is_of_the_future(error):
             self._version = None
         self._report(error)
         self._on_progress()
-        await self._pause(error.retry_after)
+        await self._pause(pause)
 
     def _report(self, error: ApiError) -> None:
         """Say what is wrong once, and again when it becomes something else."""
         if error.status == self._reported:
             logger.debug("The stream of %s failed again: %s", self.scope, error)
             return
-        if self._failures < 2 and error.status not in _ADVICE and self._listed:
+        if self._pacing.failures < 2 and error.status not in _ADVICE and self._listed:
             logger.debug("The stream of %s was interrupted: %s", self.scope, error)
             return
         self._reported = error.status
@@ -202,11 +188,10 @@ class Stream:
         logger.warning("%s can't be watched: %s. It is tried again until it works.", self.scope,
                        f"{advice} ({error})" if advice else error)  # fmt: skip
 
-    async def _pause(self, at_least: float | None = None) -> None:
-        wait = backoff(self._failures, self._settings.reconnect_backoff, self._random.random())
+    async def _pause(self, seconds: float) -> None:
         self._pausing = True
         try:
-            await self._clock.sleep(max(wait, at_least or 0.0))
+            await self._clock.sleep(seconds)
         finally:
             self._pausing = False
 
@@ -215,8 +200,13 @@ class Stream:
             scope=self.scope,
             listed=self._listed,
             last_sign=self._last_sign,
-            failures=self._failures,
+            failures=self._pacing.failures,
             pausing=self._pausing,
             lists=self._lists,
             watches=self._watches,
         )
+
+
+def _is_of_the_future(error: ApiError) -> bool:
+    """Whether the server has never come to the version that was asked for: it was set back, and only a list helps."""
+    return error.status == 504 and "too large resource version" in error.message.lower()

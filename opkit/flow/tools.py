@@ -71,13 +71,13 @@ class HandlerTools:
             handled=Handled(self._resource, run.raw, self._is_wanted),
         )
 
+    def move(self, resource: Resource) -> None:
+        """The primary resource is served in another way from now on."""
+        self._resource = resource
+
     def attach(self, dependents: Dependents) -> None:
         """Let handlers ask for these secondary objects."""
         self._dependents.append(dependents)
-
-    def detach(self, resource: Resource) -> None:
-        """These secondary objects are not watched any more."""
-        self._dependents = [one for one in self._dependents if one.resource != resource]
 
     def secondary(self, run: Run) -> Callable[[str], list[Body]]:
         """The way for a handler to its secondary objects."""

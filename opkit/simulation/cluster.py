@@ -124,7 +124,8 @@ class SimulatedCluster:
         def request(endpoint: Endpoint) -> Raw:
             given = clone(patch if isinstance(patch, dict) else [*patch])
             options = self._options(manager, subresource)
-            return endpoint.decode(self.store.patch(endpoint, name, namespace, given, type, options))
+            place = namespace if resource.namespaced else None  # as in a path
+            return endpoint.decode(self.store.patch(endpoint, name, place, given, type, options))
 
         return await self._request("patch", resource, subresource, request)
 
@@ -221,7 +222,7 @@ class SimulatedCluster:
         last: Topology | None = None
         try:
             while True:
-                current = topology.of(self.store, selectors, namespaces, clusterwide)
+                current = topology.of(self.store, selectors, namespaces, clusterwide, last)
                 if current != last:
                     last = current
                     yield current

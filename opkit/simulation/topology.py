@@ -34,14 +34,29 @@ def resources(store: Store) -> list[Resource]:
     return found
 
 
-def of(store: Store, selectors: Iterable[ResourceSelector], patterns: frozenset[str], clusterwide: bool) -> Topology:
-    """The topology as it is now. Without patterns all namespaces are meant."""
+def of(
+    store: Store,
+    selectors: Iterable[ResourceSelector],
+    patterns: frozenset[str],
+    clusterwide: bool,
+    before: Topology | None = None,
+) -> Topology:
+    """The topology as it is now, after another one or none. Without patterns all namespaces are meant."""
     served = resources(store)
-    found = frozenset(resource for selector in selectors for resource in selector.select(served))
+    claims = {}
+    for selector in selectors:
+        last = before.claims.get(selector) if before is not None else None
+        found = (selector.follow(served, last) if last is not None else None) or _only(selector.select(served))
+        if found is not None:
+            claims[selector] = found
     if clusterwide or not patterns:
-        return Topology(found, frozenset({None}))
+        return Topology.of(claims, {None})
     names = [record.name for record in store.records(store.endpoint("", "v1", "namespaces"))]
-    return Topology(found, frozenset(name for name in names if any(matches(name, pattern) for pattern in patterns)))
+    return Topology.of(claims, (name for name in names if any(matches(name, pattern) for pattern in patterns)))
+
+
+def _only(found: list[Resource]) -> Resource | None:
+    return found[0] if len(found) == 1 else None
 
 
 def matches(name: str, pattern: str) -> bool:

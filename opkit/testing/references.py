@@ -92,7 +92,8 @@ class Names:
     def target(self, reference: Reference) -> Target:
         """What a reference means. Raises `UnknownResource`, and `TypeError` for what is no reference."""
         if isinstance(reference, Handle):
-            return Target(reference.resource, reference.name, reference.namespace, reference.uid)
+            resource = self._as_served(reference.resource)
+            return Target(resource, reference.name, reference.namespace, reference.uid)
         if isinstance(reference, str) or not 2 <= len(reference) <= 3:
             raise TypeError(
                 f'name an object by a handle, ("plural", "name") or ("kind", "name", "namespace"), not {reference!r}'
@@ -100,3 +101,10 @@ class Names:
         resource = self.resource(reference[0])
         namespace = reference[2] if len(reference) == 3 else "default"
         return Target(resource, reference[1], namespace if resource.namespaced else None)
+
+    def _as_served(self, resource: Resource) -> Resource:
+        """The resource of a handle; in another version, if its own has been withdrawn since."""
+        kind = self._store.kind_at(resource.kind_key)
+        if kind is None or kind.endpoint(resource.version) is not None or not kind.served_versions:
+            return resource
+        return kind.preferred.resource()

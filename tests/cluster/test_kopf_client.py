@@ -9,7 +9,7 @@ import pytest
 
 from opkit.cluster import kopf_client
 from opkit.cluster.protocol import Mark, WatchScope
-from opkit.cluster.resource import Resource
+from opkit.cluster.resource import Resource, ResourceSelector
 from opkit.errors import ApiError, NotFound, TooManyRequests, Unreachable
 
 from .scripted import (
@@ -164,6 +164,48 @@ def test_a_watch_lists_first_and_goes_on_from_the_version_of_the_list(served):
     assert taken == [Mark.BEGIN_LIST, ("LISTED", "a"), ("LISTED", "z"), Mark.END_LIST, ("BOOKMARK", None),
                      ("ADDED", "b")]  # fmt: skip
     assert (query["resourceVersion"], query["allowWatchBookmarks"]) == ("900", "true")
+
+
+def test_a_watch_goes_on_from_the_version_of_the_first_page(served):
+    """Some servers read each page anew: what changed between the first and the last is in neither."""
+
+    async def test(server, cluster):
+        pages = [pod_list("a", token="t1", version="10"), pod_list("b", token="t2", version="15"), pod_list("c")]
+        server.on("GET", PATH, *pages)
+        server.on("GET", PATH + "?watch", stream())
+        taken = await take(cluster)
+        return taken[-1][1]["metadata"], [one.query.get("resourceVersion") for one in server.requests(PATH)]
+
+    meta, versions = served(test, chunk_size=1)
+    assert meta["resourceVersion"] == "10" and versions[-1] == "10"
+
+
+def test_a_path_that_the_server_does_not_know_renews_what_is_known(served):
+    """A version that was withdrawn is found in another one; an object that is not there renews nothing."""
+
+    def prepare(server):
+        for version in ("v1", "v2"):
+            resources = {"resources": [{"name": "webs", "kind": "Web", "verbs": ["list", "watch"]}]}
+            server.on("GET", f"/apis/e.io/{version}", json_answer(resources))
+        groups = [{"name": "e.io", "versions": [{"version": one}], "preferredVersion": {"version": one}}
+                  for one in ("v1", "v2")]  # fmt: skip
+        server.on("GET", "/apis/e.io", *map(json_answer, groups))
+        server.on(
+            "GET",
+            "/apis/e.io/v1/webs/gone",
+            json_answer({"kind": "Status", "code": 404, "details": {"name": "gone"}}, 404),
+        )
+
+    async def test(server, cluster):
+        webs = ResourceSelector.parse("e.io", "webs")
+        found = [await cluster.resolve(webs)]
+        for name in ("gone", "a"):
+            with pytest.raises(NotFound):
+                await cluster.get(found[0], name)
+            found.append(await cluster.resolve(webs))
+        return [one.version for one in found]
+
+    assert served(test, prepare) == ["v1", "v1", "v2"]
 
 
 def test_a_cached_list_is_asked_for_at_any_version(served):

@@ -9,10 +9,11 @@ import random
 import pytest
 
 from opkit.clock import LoopClock
+from opkit.cluster.pacing import backoff
 from opkit.cluster.protocol import Mark, WatchScope
 from opkit.cluster.resource import Resource
 from opkit.errors import ApiError
-from opkit.flow.stream import Stream, backoff
+from opkit.flow.stream import Stream
 from opkit.settings import WatchSettings
 
 SCOPE = WatchScope(Resource("example.com", "v1", "webapps", kind="WebApp"))
@@ -290,3 +291,38 @@ def test_statistics_count_lists_and_watches(play):
     """For the probes and the metrics."""
     statistics = play([*listing("5"), Lasts(60)], [Lasts(60)], [FOR_EVER], until=500).stream.statistics()
     assert (statistics.lists, statistics.watches, statistics.failures) == (1, 2, 0)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param([], id="nothing"),
+        pytest.param(happening("BOOKMARK", "6"), id="a-bookmark"),
+        pytest.param(happening("MODIFIED", "6"), id="an-event"),
+        pytest.param(ApiError.of(410), id="too-old"),
+        pytest.param(ApiError.of(502, message="is not JSON"), id="garbage"),
+        pytest.param(ApiError.of(500), id="an-error-event"),
+    ],
+)
+@pytest.mark.parametrize("lists", [False, True])
+def test_a_watch_that_ends_at_once_is_asked_for_with_growing_pauses(play, part, lists):
+    """Whatever it shows before its end: at most ten requests in three seconds, and a pause of up to half a minute."""
+    steps = [part] if isinstance(part, (list, BaseException)) and part else []
+    cluster = play([*listing("5"), Lasts(60)], [*(listing("6") if lists else []), *steps], until=600)
+    early = [since for at, since in cluster.connections[1:] if at <= 63]
+    assert sum(2 if since is None else 1 for since in early) <= 10
+    gaps = [later - earlier for earlier, later in itertools.pairwise(cluster.times()[1:])]
+    assert max(gaps[:3]) < 5 and all(gap >= 16 for gap in gaps[9:])
+
+
+def test_a_watch_that_is_healthy_again_is_reconnected_at_once(play):
+    """What was wrong before its normal life does not count any more."""
+    cluster = play([*listing("5"), Lasts(60)], *[[]] * 6, [*listing("6"), Lasts(60)], [Lasts(60)], [FOR_EVER])
+    assert cluster.times()[-1] - cluster.times()[-2] == 60 and cluster.stream.statistics().failures == 0
+
+
+def test_a_version_that_the_server_has_not_come_to_leads_to_a_list(play):
+    """It was set back to an older state: that version would be waited for for ever."""
+    too_large = ApiError.of(504, "Timeout", "Too large resource version: 5000, current: 100")
+    cluster = play([*listing("5000"), Lasts(60)], [too_large], [*listing("100"), FOR_EVER])
+    assert cluster.versions() == [None, "5000", None]
