@@ -51,6 +51,7 @@ class Credentials:
     key_path: str | None = None
     key_data: str | None = None
     token_path: str | None = None
+    context: str | None = None
     from_plugin: bool = False
     expiration: datetime.datetime | None = None
 
@@ -101,7 +102,7 @@ def load(*, path: str | Path | None = None, context: str | None = None) -> Crede
         given = run_plugin(user["exec"], cluster, origin)
         identity = {"token": given.get("token"), "expiration": given.get("expiration"), "from_plugin": True}
     return Credentials(
-        namespace=merged.context.get("namespace"), **way, **identity,
+        namespace=merged.context.get("namespace"), context=merged.name, **way, **identity,
         **_certificate({**user, **given}, origin, is_checked="client-certificate-data" not in given),
     )  # fmt: skip
 
@@ -231,11 +232,11 @@ class _Merged:
         self.origin = f"the kubeconfig {self.names}"
         self._found: dict[str, dict[str, dict[str, Any]]] = {kind: {} for kind in _KINDS}
         self._files: dict[int, Path] = {}
-        self._current = context
+        self.name = context
         self._read(looked_at)
-        if not self._current:
+        if not self.name:
             raise CredentialsError(f"{self.origin} has no current-context; set one: kubectl config use-context NAME")
-        self.context = self._named("contexts", self._current)
+        self.context = self._named("contexts", self.name)
         self.cluster = self._named("clusters", self._needed("cluster"))
         self.user = self._named("users", self.context["user"]) if self.context.get("user") else {}
 
@@ -248,7 +249,7 @@ class _Merged:
 
     def _add(self, path: Path) -> None:
         content = read_fields(path)
-        self._current = self._current or content.get("current-context")
+        self.name = self.name or content.get("current-context")
         folder = path.absolute().parent
         for kind in _KINDS:
             for name, values in content.get(kind, {}).items():
@@ -270,7 +271,7 @@ class _Merged:
     def _needed(self, field: str) -> str:
         name: str = self.context.get(field, "")
         if not name:
-            raise CredentialsError(f"{self.origin} names no {field} in its context {self._current!r}")
+            raise CredentialsError(f"{self.origin} names no {field} in its context {self.name!r}")
         return name
 
     def _named(self, kind: str, name: str) -> dict[str, Any]:
