@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from kopf._cogs.clients import auth
 from kopf._cogs.structs import credentials
 
+from opkit.cluster.proxies import checked_proxy
 from opkit.cluster.renewal import Keeper
 from opkit.errors import CredentialsError
 
@@ -122,6 +123,8 @@ def _of_use(infos: Infos) -> credentials.ConnectionInfo:
 
 
 def _session(info: credentials.KubeContext) -> auth.APIContext:
+    if isinstance(info, credentials.ConnectionInfo) and info.proxy_url:
+        checked_proxy(info.proxy_url, "the proxy_url of the credentials")
     try:
         return auth.APIContext(info)
     except (OSError, ValueError) as error:
