@@ -35,6 +35,7 @@ from opkit.cluster.body import Raw
 from opkit.cluster.decoding import decode
 from opkit.cluster.kopf_answers import beneath, may_pass, translated, words
 from opkit.cluster.kopf_sessions import Infos, LiveCredentials, Sessions
+from opkit.cluster.permissions import explained
 from opkit.cluster.proxies import proxy_of_environment
 from opkit.cluster.renewal import Keeper, Reading
 from opkit.errors import ApiError, CredentialsError, Unreachable
@@ -178,7 +179,9 @@ class KopfConnection:
                     continue
                 pause = next(pauses, None) if may_pass(error) else None
                 if pause is None:
-                    raise
+                    raise explained(
+                        error, method, path, params=params, media_type=media_type, payload=payload
+                    ) from error.__cause__
                 await asyncio.sleep(pause if error.retry_after is None else max(0.0, error.retry_after))
                 continue
             if logins:
