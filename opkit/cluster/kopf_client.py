@@ -291,6 +291,9 @@ def _ask_handlers(
     )  # fmt: skip
     try:
         results = asyncio.run_coroutine_threadsafe(asking, loop).result()
+    except RuntimeError:  # the loop is closed
+        asking.close()
+        raise CredentialsError("nobody can log in any more: the operator has stopped") from None
     except concurrent.futures.CancelledError:
         raise CredentialsError("the login was cut short: the operator stops") from None
     except activities.ActivityError as error:

@@ -36,7 +36,7 @@ _SPACING = 1.0
 _Signature = tuple[tuple[int, int, int] | None, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, repr=False)
 class Reading(Generic[T]):
     """What was read; the files that it comes from, whether asking again costs nothing, and when it expires."""
 

@@ -1,5 +1,6 @@
 """Kubeconfig files: merged, resolved and read as kubectl does."""
 
+import asyncio
 import base64
 import datetime
 import json
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
+import opkit
 from opkit.cluster import credential_plugin, kubeconfig
 from opkit.errors import CredentialsError
 
@@ -354,6 +356,23 @@ def test_a_file_and_a_context_that_are_named(write, monkeypatch):
                                     (folder / "none", "c", "none does not exist")):  # fmt: skip
         with pytest.raises(CredentialsError, match=expected):
             kubeconfig.load(path=path, context=context)
+
+
+def test_an_operator_takes_a_file_and_a_context(write, monkeypatch):
+    """What there is to be found is not asked then."""
+    folder = write(a=config(), b=config(context="other"))
+    monkeypatch.setenv("KUBECONFIG", str(folder / "a" / "config"))
+    registry = opkit.Registry()
+
+    @opkit.reconcile("v1", "pods", registry=registry)
+    async def reconcile(): ...
+
+    for named, expected in (({"kubeconfig": folder / "none"}, "none does not exist"),
+                            ({"kubeconfig": folder / "b" / "config"}, "no context named 'other'"),
+                            ({"context": "x"}, "no context named 'x'")):  # fmt: skip
+        operator = opkit.Operator(registry=registry, **named)
+        with pytest.raises(CredentialsError, match=expected):
+            asyncio.run(operator.run())
 
 
 # Credential plugins.
