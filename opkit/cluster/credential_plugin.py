@@ -39,13 +39,16 @@ def run_plugin(plugin: Mapping[str, Any], cluster: Mapping[str, Any], origin: st
     spec: dict[str, Any] = {"interactive": interactive}
     if plugin.get("provideClusterInfo"):
         spec["cluster"] = _cluster_info(cluster)
-    request = {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
+    try:
+        request = json.dumps({"apiVersion": version, "kind": "ExecCredential", "spec": spec}, default=str)
+    except (TypeError, ValueError, RecursionError):
+        raise CredentialsError(f"{origin}: the plugin's extension of the cluster can't be written as JSON") from None
     extra = {}
     for entry in plugin.get("env", ()):
         if not entry.get("name"):
             raise CredentialsError(f"{origin}: an entry of exec.env has no name")
         extra[entry["name"]] = entry.get("value", "")
-    environment = {**os.environ, **extra, "KUBERNETES_EXEC_INFO": json.dumps(request)}
+    environment = {**os.environ, **extra, "KUBERNETES_EXEC_INFO": request}
     printed = _printed([command, *plugin.get("args", ())], environment, interactive, plugin.get("installHint", ""))
     return _status(printed, command, version)
 

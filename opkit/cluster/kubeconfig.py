@@ -223,6 +223,14 @@ def _why(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or "it holds no text"
 
 
+def _is_there(path: Path) -> bool:
+    """Whether there is such a file; also one that nobody may look at, so that it is told when it is read."""
+    try:
+        return path.exists()
+    except OSError:
+        return True
+
+
 class _Merged:
     """All files as one: the current context with its cluster and its user."""
 
@@ -241,7 +249,7 @@ class _Merged:
         self.user = self._named("users", self.context["user"]) if self.context.get("user") else {}
 
     def _read(self, looked_at: Sequence[Path]) -> None:
-        read = [path for path in looked_at if path.exists()]
+        read = [path for path in looked_at if _is_there(path)]
         if not read:
             raise CredentialsError(f"{self.origin} does not exist")
         for path in read:

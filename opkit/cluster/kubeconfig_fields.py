@@ -30,7 +30,7 @@ def read_fields(path: Path) -> dict[str, Any]:
         content = next(yaml.safe_load_all(path.read_text(encoding="utf-8-sig")), None)
     except OSError as error:
         raise CredentialsError(f"the kubeconfig {path} can't be read: {error.strerror}") from None
-    except (yaml.YAMLError, ValueError):
+    except (yaml.YAMLError, ValueError, RecursionError):
         # What the parser says may quote the file, and so a secret.
         raise CredentialsError(f"the kubeconfig {path} is not YAML") from None
     if content is None:

@@ -504,6 +504,23 @@ def test_what_a_plugin_may_not_print(ask, answer, expected):
     assert "secret" not in str(caught.value)
 
 
+def test_an_extension_that_is_no_json_is_told(write):
+    """YAML can say more than that: here, a thing that holds itself."""
+    text = yaml.safe_dump(with_plugin(provideClusterInfo=True))
+    extension = "extensions: [{name: client.authentication.k8s.io/exec, extension: &x {y: *x}}]"
+    write(a=text.replace("    server: https://one", f"    server: https://one\n    {extension}"))
+    with pytest.raises(CredentialsError, match="extension of the cluster can't be written as JSON"):
+        kubeconfig.load()
+
+
+@pytest.mark.parametrize("text", ["[" * 5000, "a: 2020-13-45", "\0", "a: !!python/object:os.system x", "? [a]\n: b"])
+def test_whatever_is_in_a_file_is_no_accident(write, text):
+    """Deep, odd, or dangerous: it is told in one line."""
+    write(a=text)
+    with pytest.raises(CredentialsError, match="is not YAML"):
+        kubeconfig.load()
+
+
 @pytest.mark.parametrize("own", [{"token": "mine"}, {"username": "me", "password": "p"}], ids=["token", "name"])
 def test_a_user_that_names_itself_is_not_asked_to_by_a_plugin(write, own):
     """As for kubectl."""
