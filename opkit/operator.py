@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import random
 from collections.abc import AsyncIterator, Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 from opkit.clock import Clock, LoopClock
@@ -63,10 +64,13 @@ class Operator:
         random_source: random.Random | None = None,
         onlooker: Onlooker | None = None,
         clients: Mapping[str, Any] | None = None,
+        kubeconfig: str | Path | None = None,
+        context: str | None = None,
     ) -> None:
         """
         Compile the registry's declarations. Raises `RegistrationError` with every problem at once.
 
+        `kubeconfig` names a file, and `context` one of its contexts, instead of what there is to be found.
         `cluster`, `clock`, `random_source`, `onlooker` and `clients` are for tests: without them it is the cluster that
         the credentials lead to, and the real time.
         """
@@ -86,6 +90,8 @@ class Operator:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop_called = False
         self._clients: dict[str, Any] = dict(clients or {})
+        self._kubeconfig = kubeconfig
+        self._context = context
 
     async def run(self) -> None:
         """
@@ -251,13 +257,15 @@ class Operator:
             logins=[handler.function for handler in self.plan.logins],
             chunk_size=settings.watch.chunk_size,
             server_timeout=settings.watch.server_timeout,
+            kubeconfig=self._kubeconfig,
+            context=self._context,
         )
         await cluster.open()
         try:
             libraries = {library for handler in self.plan.handlers() for _, library in handler.clients}
             if libraries:
-                info = await cluster.connection()
-                self._clients = {library: make_client(library, info) for library in libraries}
+                live = cluster.credentials()
+                self._clients = {library: make_client(library, live) for library in libraries}
             yield cluster
         finally:
             await cluster.close()

@@ -25,6 +25,11 @@ def translated(error: Any) -> ApiError:
     return ApiError.of(error.status, message=text, retry_after=seconds)
 
 
+def may_pass(error: ApiError) -> bool:
+    """Whether the same request may be answered otherwise in a moment: the server is too busy, broken, or not there."""
+    return error.status == 0 or error.status == 429 or error.status >= 500
+
+
 def _retry_after(headers: Mapping[str, str]) -> float | None:
     """The seconds that a server asks to wait: it may say them, or name a time of day, by its own clock."""
     value = headers.get("Retry-After") or ""

@@ -3,39 +3,34 @@ Kubeconfig files: from `KUBECONFIG` (or `~/.kube/config`) to the credentials of 
 
 Takes files as kubectl does: several are merged and the first value of a name wins, missing ones are skipped, and
 relative paths in a file start at its folder. Credential plugins are run. Gives plain values, or raises
-`CredentialsError` that names the file. Never shows a secret, and never connects.
+`CredentialsError` that names file and field. Never shows a secret, and never connects.
 """
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import datetime
-import json
+import functools
 import logging
 import os
-import subprocess
+import ssl
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from opkit.cluster.credential_plugin import run_plugin
+from opkit.cluster.kubeconfig_fields import read_fields
+from opkit.cluster.proxies import checked_proxy
 from opkit.errors import CredentialsError
 
 logger = logging.getLogger("opkit.cluster")
 
-# Seconds that a credential plugin may take: some open a browser for the user.
-_PLUGIN_PATIENCE = 120.0
+_KINDS = ("clusters", "users", "contexts")
 
-# A plugin's credentials are renewed so long before they expire (seconds).
-_EARLY = 10.0
-
-_PATHS = {
-    "clusters": ("certificate-authority",),
-    "users": ("client-certificate", "client-key", "tokenFile"),
-    "contexts": (),
-}
+# What of these names a file; a plugin's command does so if there is a slash in it, and is else looked up in PATH.
+_FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, repr=False)
@@ -55,6 +50,9 @@ class Credentials:
     certificate_data: str | None = None
     key_path: str | None = None
     key_data: str | None = None
+    token_path: str | None = None
+    context: str | None = None
+    from_plugin: bool = False
     expiration: datetime.datetime | None = None
 
     def __repr__(self) -> str:
@@ -76,145 +74,216 @@ def exists() -> bool:
     return bool(os.environ.get("KUBECONFIG")) or paths()[0].exists()
 
 
-def needs_another_client() -> bool:
+def needs_another_client(*, path: str | Path | None = None, context: str | None = None) -> bool:
     """Whether the current user logs in by an auth provider, which only the client libraries know."""
-    merged = _Merged()
-    _, user, _ = merged.current()
-    return bool(user.get("auth-provider"))
+    return bool(_Merged(path, context).user.get("auth-provider"))
 
 
-def load() -> Credentials:
-    """The credentials of the current context. Runs its credential plugin. Raises `CredentialsError`."""
-    cluster, user, namespace = _Merged().current()
-    if not cluster.get("server"):
-        raise CredentialsError(f"the kubeconfig {_names()} names no server for its current context")
-    if user.get("as") or user.get("as-uid") or user.get("as-groups"):
+def load(*, path: str | Path | None = None, context: str | None = None) -> Credentials:
+    """
+    The credentials of the current context, or of the one that is named, in that one file if one is named.
+
+    Runs its credential plugin. Raises `CredentialsError`.
+    """
+    merged = _Merged(path, context)
+    cluster, user, origin = merged.cluster, merged.user, merged.file_of(merged.user)
+    if user.get("as") or user.get("as-uid") or user.get("as-groups") or user.get("as-user-extra"):
         # Ignoring it would give the operator more rights than the file wants it to have.
         raise CredentialsError(
-            f"the kubeconfig {_names()} wants its user to act as another one (`as`), which opkit can't do: name a "
+            f"{origin} wants its user to act as another one (`as`), which opkit can't do: name a "
             "service account's own credentials instead"
         )
     if name := cluster.get("tls-server-name"):
-        logger.warning(
-            "The kubeconfig %s names %s as the tls-server-name, which opkit can't ask for: the certificate has to be "
-            "valid for the server's address.", _names(), name,
-        )  # fmt: skip
-    if user.get("exec"):
-        user = {**user, **_run_plugin(user["exec"])}
+        _tell_server_name(merged.names, name)
+    way = _way(cluster, merged.file_of(cluster))
+    identity, given = _identity(user, origin), {}
+    # A user that names itself is not asked to do so by a plugin.
+    if user.get("exec") and not identity:
+        given = run_plugin(user["exec"], cluster, origin)
+        identity = {"token": given.get("token"), "expiration": given.get("expiration"), "from_plugin": True}
     return Credentials(
-        server=str(cluster["server"]),
-        namespace=namespace,
-        ca_path=cluster.get("certificate-authority"),
-        ca_data=cluster.get("certificate-authority-data"),
-        insecure=bool(cluster.get("insecure-skip-tls-verify")),
-        proxy_url=cluster.get("proxy-url"),
-        certificate_path=user.get("client-certificate"),
-        certificate_data=user.get("client-certificate-data"),
-        key_path=user.get("client-key"),
-        key_data=user.get("client-key-data"),
-        expiration=user.get("expiration"),
-        **_identity(user),
-    )
+        namespace=merged.context.get("namespace"), context=merged.name, **way, **identity,
+        **_certificate({**user, **given}, origin, is_checked="client-certificate-data" not in given),
+    )  # fmt: skip
 
 
-def _identity(user: Mapping[str, Any]) -> dict[str, str | None]:
-    """One scheme only: a token, or else name and password."""
-    token = user.get("token")
-    if not token and user.get("tokenFile"):
+@functools.cache
+def _tell_server_name(names: str, name: str) -> None:
+    """Once: the files are read again and again."""
+    logger.warning(
+        "The kubeconfig %s names %s as the tls-server-name, which opkit can't ask for: the certificate has to be "
+        "valid for the server's address.", names, name,
+    )  # fmt: skip
+
+
+def _way(cluster: Mapping[str, Any], origin: str) -> dict[str, Any]:
+    """The server, the proxy before it, and whom to trust."""
+    if not cluster.get("server"):
+        raise CredentialsError(f"{origin} names no server for its current context")
+    insecure = cluster.get("insecure-skip-tls-verify", False)
+    ca_path, ca_data = _file_or_data(cluster, "certificate-authority", origin)
+    if insecure and (ca_path or ca_data):
+        raise CredentialsError(
+            f"{origin}: insecure-skip-tls-verify and a certificate-authority contradict each other: leave one out"
+        )
+    if ca_path or ca_data:
+        _check_authority(ca_path, ca_data, origin)
+    proxy = cluster.get("proxy-url") or None
+    return {
+        "server": _server(cluster, origin), "insecure": insecure, "ca_path": ca_path, "ca_data": ca_data,
+        "proxy_url": checked_proxy(proxy, f"{origin}: proxy-url") if proxy else None,
+    }  # fmt: skip
+
+
+def _server(cluster: Mapping[str, Any], origin: str) -> str:
+    """The server's address. Without a scheme it is HTTPS if anything is said of TLS, as kubectl has it."""
+    server: str = cluster["server"].strip()
+    try:
+        if "://" not in server:
+            secure = any(cluster.get(key) for key in ("insecure-skip-tls-verify", "certificate-authority",
+                                                      "certificate-authority-data"))  # fmt: skip
+            server = f"{'https' if secure else 'http'}://{server}"
+        parts = urllib.parse.urlsplit(server)
+        if parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port):
+            return server
+    except ValueError:
+        pass
+    raise CredentialsError(f"{origin}: server is no address of an API server: write it as https://HOST:PORT")
+
+
+def _identity(user: Mapping[str, Any], origin: str) -> dict[str, Any]:
+    """One scheme only: a token (that of the file is the newest one), or else name and password."""
+    path = user.get("tokenFile")
+    token = user.get("token", "").strip()
+    if path:
         try:
-            token = Path(user["tokenFile"]).read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise CredentialsError(f"the token file {user['tokenFile']} can't be read: {error.strerror}") from None
+            token = Path(path).read_text(encoding="utf-8").strip() or token
+        except (OSError, ValueError) as error:
+            if not token:
+                raise CredentialsError(
+                    f"the token file {path} can't be read ({origin}: tokenFile): {_why(error)}"
+                ) from None
+        if not token:
+            raise CredentialsError(f"the token file {path} is empty ({origin}: tokenFile)")
     if token:
-        return {"token": str(token)}
+        return {"token": token, "token_path": path}
     if user.get("username"):
-        return {"username": str(user["username"]), "password": str(user.get("password") or "")}
+        return {"username": user["username"], "password": user.get("password", "")}
     return {}
 
 
-class _Merged:
-    """All files as one."""
+def _certificate(user: Mapping[str, Any], origin: str, *, is_checked: bool) -> dict[str, Any]:
+    """The client's certificate with its key; a key alone means nothing. A plugin's is not in the file to be checked."""
+    path, data = _file_or_data(user, "client-certificate", origin, is_checked=is_checked)
+    if not path and not data:
+        return {}
+    key_path, key_data = _file_or_data(user, "client-key", origin, is_checked=is_checked)
+    if not key_path and not key_data:
+        raise CredentialsError(f"{origin}: client-key (or client-key-data) is missing for its client-certificate")
+    return {"certificate_path": path, "certificate_data": data, "key_path": key_path, "key_data": key_data}
 
-    def __init__(self) -> None:
-        self._found: dict[str, dict[str, dict[str, Any]]] = {kind: {} for kind in _PATHS}
-        self._context: str | None = None
-        read = [path for path in paths() if path.exists()]
+
+def _file_or_data(
+    values: Mapping[str, Any], field: str, origin: str, *, is_checked: bool = True
+) -> tuple[str | None, str | None]:
+    """The path or the data of something in PEM; the data wins."""
+    if data := values.get(f"{field}-data"):
+        if is_checked:
+            _check_data(data, f"{origin}: {field}-data")
+        return None, data
+    path: str | None = values.get(field) or None
+    if path:
+        try:
+            with open(path, "rb"):
+                pass
+        except (OSError, ValueError) as error:
+            raise CredentialsError(f"{origin}: {field}: {path} can't be read: {_why(error)}") from None
+    return path, None
+
+
+def _check_data(data: str, field: str) -> None:
+    try:
+        content = base64.b64decode(data.replace("\n", "").replace("\r", ""), validate=True)
+    except ValueError:
+        raise CredentialsError(f"{field} is not base64") from None
+    if b"-----BEGIN " not in content:
+        raise CredentialsError(f"{field} is not PEM (in base64)")
+
+
+def _check_authority(path: str | None, data: str | None, origin: str) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    field = "certificate-authority-data" if data else f"certificate-authority: {path}"
+    try:
+        context.load_verify_locations(cafile=path, cadata=base64.b64decode(data).decode("ascii") if data else None)
+    except (ssl.SSLError, OSError, ValueError):
+        raise CredentialsError(f"{origin}: {field} holds no certificate that can be used") from None
+
+
+def _why(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or "it holds no text"
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is such a file; also one that nobody may look at, so that it is told when it is read."""
+    try:
+        return path.exists()
+    except OSError:
+        return True
+
+
+class _Merged:
+    """All files as one: the current context with its cluster and its user."""
+
+    def __init__(self, path: str | Path | None, context: str | None) -> None:
+        looked_at = [Path(path)] if path is not None else paths()
+        self.names = os.pathsep.join(str(one) for one in looked_at)
+        self.origin = f"the kubeconfig {self.names}"
+        self._found: dict[str, dict[str, dict[str, Any]]] = {kind: {} for kind in _KINDS}
+        self._files: dict[int, Path] = {}
+        self.name = context
+        self._read(looked_at)
+        if not self.name:
+            raise CredentialsError(f"{self.origin} has no current-context; set one: kubectl config use-context NAME")
+        self.context = self._named("contexts", self.name)
+        self.cluster = self._named("clusters", self._needed("cluster"))
+        self.user = self._named("users", self.context["user"]) if self.context.get("user") else {}
+
+    def _read(self, looked_at: Sequence[Path]) -> None:
+        read = [path for path in looked_at if _is_there(path)]
         if not read:
-            raise CredentialsError(f"the kubeconfig {_names()} does not exist")
+            raise CredentialsError(f"{self.origin} does not exist")
         for path in read:
             self._add(path)
 
     def _add(self, path: Path) -> None:
-        try:
-            content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-        except OSError as error:
-            raise CredentialsError(f"the kubeconfig {path} can't be read: {error.strerror}") from None
-        except (yaml.YAMLError, UnicodeDecodeError):
-            # What the parser says may quote the file, and so a secret.
-            raise CredentialsError(f"the kubeconfig {path} is not YAML") from None
-        if not isinstance(content, dict):
-            raise CredentialsError(f"the kubeconfig {path} holds no configuration")
-        self._context = self._context or content.get("current-context") or None
-        for kind, relative in _PATHS.items():
-            for item in content.get(kind) or ():
-                values = dict(item.get(kind.removesuffix("s")) or {})
-                for key in relative:
+        content = read_fields(path)
+        self.name = self.name or content.get("current-context")
+        folder = path.absolute().parent
+        for kind in _KINDS:
+            for name, values in content.get(kind, {}).items():
+                for key in _FILES:
                     if values.get(key):
-                        values[key] = str(path.parent / Path(values[key]).expanduser())
-                self._found[kind].setdefault(str(item.get("name")), values)
+                        values[key] = str(folder / values[key])
+                plugin = values.get("exec", {})
+                if os.sep in plugin.get("command", ""):
+                    plugin["command"] = str(folder / plugin["command"])
+                if name not in self._found[kind]:
+                    self._found[kind][name] = values
+                    self._files[id(values)] = path
 
-    def current(self) -> tuple[dict[str, Any], dict[str, Any], str | None]:
-        """Cluster, user and namespace of the current context."""
-        if self._context is None:
-            raise CredentialsError(f"the kubeconfig {_names()} has no current-context; set one: kubectl config "
-                                   "use-context NAME")  # fmt: skip
-        context = self._named("contexts", self._context)
-        cluster = self._named("clusters", str(context.get("cluster")))
-        user = self._named("users", str(context["user"])) if context.get("user") else {}
-        return cluster, user, context.get("namespace")
+    def file_of(self, entry: Mapping[str, Any]) -> str:
+        """Where an entry is written, in words."""
+        path = self._files.get(id(entry))
+        return f"the kubeconfig {path}" if path is not None else self.origin
+
+    def _needed(self, field: str) -> str:
+        name: str = self.context.get(field, "")
+        if not name:
+            raise CredentialsError(f"{self.origin} names no {field} in its context {self.name!r}")
+        return name
 
     def _named(self, kind: str, name: str) -> dict[str, Any]:
         found = self._found[kind].get(name)
         if found is None:
-            raise CredentialsError(f"the kubeconfig {_names()} has no {kind.removesuffix('s')} named {name!r}")
+            raise CredentialsError(f"{self.origin} has no {kind.removesuffix('s')} named {name!r}")
         return found
-
-
-def _names() -> str:
-    return os.pathsep.join(str(path) for path in paths())
-
-
-def _run_plugin(plugin: Mapping[str, Any]) -> dict[str, Any]:
-    """Ask a credential plugin. Blocks; to be called in a thread."""
-    command = [str(plugin.get("command")), *map(str, plugin.get("args") or ())]
-    api_version = plugin.get("apiVersion") or "client.authentication.k8s.io/v1"
-    request = {"apiVersion": api_version, "kind": "ExecCredential", "spec": {"interactive": False}}
-    extra = {str(item["name"]): str(item["value"]) for item in plugin.get("env") or ()}
-    environment = {**os.environ, **extra, "KUBERNETES_EXEC_INFO": json.dumps(request)}
-    try:
-        done = subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PLUGIN_PATIENCE
-        )
-    except OSError as error:
-        raise CredentialsError(f"the credential plugin {command[0]} can't be run: {error.strerror}") from None
-    except subprocess.TimeoutExpired:
-        raise CredentialsError(f"the credential plugin {command[0]} gave nothing in {_PLUGIN_PATIENCE:g} s") from None
-    if done.returncode != 0:
-        raise CredentialsError(f"the credential plugin {command[0]} failed with exit status {done.returncode}")
-    try:
-        status = json.loads(done.stdout)["status"]
-        return {
-            "token": status.get("token"),
-            "client-certificate-data": status.get("clientCertificateData"),
-            "client-key-data": status.get("clientKeyData"),
-            "expiration": _expiration(status.get("expirationTimestamp")),
-        }
-    except (ValueError, KeyError, TypeError, AttributeError):
-        # Neither what it said nor why it is wrong: both may be the secret.
-        raise CredentialsError(f"the credential plugin {command[0]} did not print an ExecCredential") from None
-
-
-def _expiration(stamp: str | None) -> datetime.datetime | None:
-    if not stamp:
-        return None
-    return datetime.datetime.fromisoformat(stamp) - datetime.timedelta(seconds=_EARLY)

@@ -1,16 +1,22 @@
 """kopf's client behind opkit's protocol, against a server that misbehaves on demand."""
 
 import asyncio
+import datetime
 import email.utils
+import json
+import os
 import time
+from pathlib import Path
 
 import kopf
 import pytest
+import yaml
 
 from opkit.cluster import kopf_client
+from opkit.cluster.kopf_cluster import KopfCluster
 from opkit.cluster.protocol import Mark, WatchScope
 from opkit.cluster.resource import Resource, ResourceSelector
-from opkit.errors import ApiError, NotFound, TooManyRequests, Unreachable
+from opkit.errors import ApiError, CredentialsError, NotFound, TooManyRequests, Unreachable
 
 from .scripted import (
     ScriptedServer,
@@ -468,9 +474,9 @@ def test_not_found_is_an_error_of_its_own(served):
     served(test)
 
 
-@pytest.mark.parametrize("status", [403, 500, 503])
+@pytest.mark.parametrize("status", [500, 502, 503, 504])
 def test_a_short_failure_is_overcome_by_trying_again(served, status):
-    """Authorizers are not ready for some seconds while a server is upgraded."""
+    """A server that restarts, or a proxy that waits for it."""
 
     async def test(server, cluster):
         server.on("GET", "/api/v1/namespaces/default/pods/a", status_answer(status), status_answer(status),
@@ -478,6 +484,66 @@ def test_a_short_failure_is_overcome_by_trying_again(served, status):
         return await cluster.get(PODS, "a", "default")
 
     assert served(test)["metadata"]["name"] == "a"
+
+
+VERBS = {
+    "get": lambda cluster: cluster.get(PODS, "a", "default"),
+    "list": lambda cluster: cluster.list(PODS),
+    "create": lambda cluster: cluster.create(PODS, {"metadata": {"name": "a"}}, "default"),
+    "replace": lambda cluster: cluster.replace(PODS, "a", "default", {}),
+    "patch": lambda cluster: cluster.patch(PODS, "a", "default", {}),
+    "apply": lambda cluster: cluster.apply(PODS, "a", "default", {}, manager="me"),
+    "delete": lambda cluster: cluster.delete(PODS, "a", "default"),
+    "watch": lambda cluster: anext(cluster.watch(SCOPE, since="1")),
+}
+
+
+@pytest.fixture
+def sent(served):
+    """How often a request is sent that is answered like this for ever, and what came of it."""
+
+    def sent(verb, answer):
+        async def test(server, cluster):
+            for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+                for path in (
+                    PATH,
+                    f"{PATH}?watch",
+                    "/api/v1/namespaces/default/pods/a",
+                    "/api/v1/namespaces/default/pods",
+                ):
+                    server.on(method, path, answer)
+            with pytest.raises(ApiError) as caught:
+                await VERBS[verb](cluster)
+            return len(server.asked), caught.value.status
+
+        return served(test)
+
+    return sent
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 409, 413, 415, 422])
+@pytest.mark.parametrize("verb", VERBS)
+def test_what_is_refused_for_good_is_sent_once(sent, verb, status):
+    """The same request would be refused again; who waits for other rights comes back by the retry policy."""
+    assert sent(verb, status_answer(status)) == (1, status)
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+@pytest.mark.parametrize("verb, times", [("get", 4), ("list", 4), ("replace", 4), ("patch", 4), ("apply", 4),
+                                         ("delete", 4), ("create", 1), ("watch", 1)])  # fmt: skip
+def test_what_may_pass_is_sent_again(sent, verb, times, status):
+    """But a create, which may have been carried out, and a watch, which its stream begins again."""
+    assert sent(verb, status_answer(status)) == (times, status)
+
+
+def test_a_create_whose_answer_is_lost_is_not_sent_again(sent):
+    """It may have been carried out."""
+
+    async def answer(request):
+        request.transport.close()
+        return await json_answer({})(request)
+
+    assert sent("create", answer) == (1, 0)
 
 
 def test_a_create_is_not_repeated(served):
@@ -603,6 +669,222 @@ def test_credentials_that_stay_wrong_are_an_error_and_later_ones_work(served):
                     await asyncio.sleep(0.05)
 
     assert asyncio.run(main()) == (401, {})
+
+
+@pytest.fixture
+def kubeconfig(tmp_path, monkeypatch):
+    """A kubeconfig for this server whose token stands in a file; that file."""
+    token = tmp_path / "token"
+
+    def write(server, **user):
+        config = {
+            "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": server.url}}],
+            "users": [{"name": "u", "user": user or {"tokenFile": "token"}}],
+        }  # fmt: skip
+        (tmp_path / "config").write_text(yaml.safe_dump(config))
+        return token
+
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    return write
+
+
+def only(good):
+    """Answers who has one of these tokens; one of them must be the current one."""
+
+    async def answer(request):
+        right = request.headers.get("Authorization", "").removeprefix("Bearer ") in good
+        return await (json_answer({"metadata": {"name": "a"}}) if right else status_answer(401))(request)
+
+    return answer
+
+
+def connected(test, **options):
+    """Run `test(server, cluster)` with the credentials that are found; `before(server)` puts them there."""
+
+    async def main(before):
+        async with asyncio.timeout(20), ScriptedServer() as server:
+            before(server)
+            cluster = KopfCluster(**options)
+            await cluster.open()
+            try:
+                return await test(server, cluster)
+            finally:
+                await cluster.close()
+
+    return main
+
+
+def test_a_token_file_that_changes_is_read_before_the_server_refuses(kubeconfig):
+    """Rotation costs no refused request."""
+    good, seen = {"one"}, []
+
+    def before(server):
+        kubeconfig(server).write_text("one")
+        server.on("GET", "/api/v1/namespaces/default/pods/a", only(good))
+
+    async def test(server, cluster):
+        for token in ("one", "two", "three"):
+            (Path(os.environ["KUBECONFIG"]).parent / "token").write_text(token)
+            good.clear()
+            good.add(token)
+            await cluster.get(PODS, "a", "default")
+        return [one.headers["Authorization"] for one in server.requests("/api/v1/namespaces/default/pods/a")]
+
+    seen = asyncio.run(connected(test)(before))
+    assert seen == ["Bearer one", "Bearer two", "Bearer three"]
+
+
+def test_a_token_in_the_kubeconfig_that_changes_is_found_after_a_refusal(kubeconfig):
+    """Somebody has logged in anew; the request that was refused is sent again."""
+    good = {"one"}
+
+    def before(server):
+        kubeconfig(server, token="one")
+        server.on("GET", "/api/v1/namespaces/default/pods/a", only(good))
+
+    async def test(server, cluster):
+        await cluster.get(PODS, "a", "default")
+        kubeconfig(server, token="two")
+        good.clear()
+        good.add("two")
+        return await cluster.get(PODS, "a", "default")
+
+    assert asyncio.run(connected(test)(before))["metadata"]["name"] == "a"
+
+
+def test_a_kubeconfig_that_leads_elsewhere_later_is_not_followed(kubeconfig, caplog):
+    """Who switches his context to another cluster must not take a running operator along."""
+
+    def before(server):
+        kubeconfig(server, token="one")
+        server.on("GET", "/api/v1/namespaces/default/pods/a", only({"two"}))
+
+    async def test(server, cluster):
+        class Other:
+            url = "http://127.0.0.1:1"
+
+        kubeconfig(Other, token="two")
+        with pytest.raises(ApiError) as caught:
+            await cluster.get(PODS, "a", "default")
+        return caught.value.status
+
+    assert asyncio.run(connected(test)(before)) == 401
+    assert "leads to another server now" in caplog.text
+
+
+@pytest.mark.parametrize("seconds", [3600, 5, -60])
+def test_a_plugin_whose_token_expires_at_once_is_used(kubeconfig, tmp_path, seconds):
+    """Also one whose clock is behind; it is asked again when the server refuses what it gave, and not before."""
+    stamp = (datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=seconds)).isoformat()
+    status = json.dumps({"status": {"token": "TOKEN", "expirationTimestamp": stamp}})
+    script = tmp_path / "plug"
+    script.write_text(
+        f"#!/bin/sh\necho >> {tmp_path}/runs\nn=$(wc -l < {tmp_path}/runs | tr -d ' ')\n"
+        f"cat <<'E' | sed s/TOKEN/token-$n/\n{status}\nE\n"
+    )
+    script.chmod(0o755)
+    good = {"token-1"}
+
+    def before(server):
+        kubeconfig(server, exec={"apiVersion": "client.authentication.k8s.io/v1", "command": "./plug",
+                                 "interactiveMode": "Never"})  # fmt: skip
+        server.on("GET", "/api/v1/namespaces/default/pods/a", only(good))
+
+    async def test(server, cluster):
+        for _ in range(5):
+            await cluster.get(PODS, "a", "default")
+        assert len((tmp_path / "runs").read_text()) == 1
+        good.clear()
+        good.add("token-2")
+        await cluster.get(PODS, "a", "default")
+        good.clear()
+        for _ in range(5):
+            with pytest.raises(ApiError):
+                await cluster.get(PODS, "a", "default")
+        return len((tmp_path / "runs").read_text())
+
+    assert asyncio.run(connected(test)(before)) <= 4
+
+
+def test_a_watch_goes_on_while_the_token_is_replaced(kubeconfig):
+    """Its connection is closed when it has ended, and not before."""
+
+    def before(server):
+        kubeconfig(server).write_text("one")
+        server.on("GET", PATH + "?watch", stream(event("ADDED", "a"), pause(0.3), event("ADDED", "b")))
+        server.on("GET", "/api/v1/namespaces/default/pods/a", only({"two"}))
+
+    async def test(server, cluster):
+        watching = asyncio.create_task(take(cluster, since="5"))
+        await asyncio.sleep(0.1)
+        (Path(os.environ["KUBECONFIG"]).parent / "token").write_text("two!"[:3] + "\n")
+        await cluster.get(PODS, "a", "default")
+        taken = await watching
+        await cluster.get(PODS, "a", "default")
+        return names(taken), cluster._sessions._retired
+
+    assert asyncio.run(connected(test)(before)) == ([("ADDED", "a"), ("ADDED", "b")], [])
+
+
+def test_a_service_account_is_read_again(monkeypatch, tmp_path):
+    """kopf reads it once; the kubelet writes a new token every hour."""
+    token = tmp_path / "token"
+    token.write_text("one")
+    good, url = {"one"}, []
+
+    def login(**_):
+        return kopf.ConnectionInfo(server=url[0], token=token.read_text())
+
+    monkeypatch.setattr(kopf_client, "_SERVICE_ACCOUNT", str(token))
+    monkeypatch.setattr(kopf_client.piggybacking, "has_service_account", lambda: True)
+    monkeypatch.setattr(kopf_client.piggybacking, "login_with_service_account", login)
+
+    def before(server):
+        url.append(server.url)
+        server.on("GET", "/api/v1/namespaces/default/pods/a", only(good))
+
+    async def test(server, cluster):
+        await cluster.get(PODS, "a", "default")
+        token.write_text("two\n".strip())
+        good.clear()
+        good.add("two")
+        await cluster.get(PODS, "a", "default")
+        return [one.headers["Authorization"] for one in server.asked]
+
+    assert asyncio.run(connected(test)(before)) == ["Bearer one", "Bearer two"]
+
+
+def test_a_kubeconfig_that_is_named_comes_first(kubeconfig, monkeypatch, tmp_path):
+    """Before a login handler, a service account, and the variable."""
+
+    def before(server):
+        kubeconfig(server, token="named")
+        (tmp_path / "config").rename(tmp_path / "named")
+        monkeypatch.setattr(kopf_client.piggybacking, "has_service_account", lambda: True)
+        server.on("GET", "/api/v1/namespaces/default/pods/a", only({"named"}))
+
+    async def test(server, cluster):
+        return await cluster.get(PODS, "a", "default")
+
+    options = {"kubeconfig": tmp_path / "named", "context": "c", "logins": [lambda **_: None]}
+    assert asyncio.run(connected(test, **options)(before))["metadata"]["name"] == "a"
+
+
+def test_what_can_not_be_used_for_tls_is_told_at_the_start():
+    """In one line, and never with the content."""
+    pem = "-----BEGIN CERTIFICATE-----\nc2VjcmV0\n-----END CERTIFICATE-----\n"
+
+    async def main(**given):
+        cluster = KopfCluster(logins=[lambda **_: kopf.ConnectionInfo(server="https://127.0.0.1:1", **given)])
+        with pytest.raises(CredentialsError) as caught:
+            await cluster.open()
+        await cluster.close()
+        return str(caught.value)
+
+    assert "certificate authority" in asyncio.run(main(ca_data=pem))
+    told = asyncio.run(main(certificate_data=pem, private_key_data=pem))
+    assert "client certificate with its key" in told and "c2VjcmV0" not in told and "\n" not in told
 
 
 # Writes.

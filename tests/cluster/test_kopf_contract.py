@@ -14,20 +14,22 @@ from pathlib import Path
 import kopf
 import pytest
 
-from opkit.cluster import kopf_client
+from opkit.cluster import kopf_client, kopf_sessions
 
 USED = {
     "kopf._cogs.clients.api": ["request"],
-    "kopf._cogs.clients.auth": ["vault_var"],
-    "kopf._cogs.clients.errors": ["APIError"],
+    "kopf._cogs.clients.auth": ["APIContext"],
+    "kopf._cogs.clients.errors": ["APIError", "APIUnauthorizedError", "APISessionClosed"],
     "kopf._cogs.configs.configuration": ["OperatorSettings"],
-    "kopf._cogs.structs.credentials": ["Vault", "ConnectionInfo", "LoginError", "AccessError"],
+    "kopf._cogs.structs.credentials": ["KubeContext", "ConnectionInfo"],
     "kopf._cogs.structs.ephemera": ["AnyMemo", "Memo"],
     "kopf._cogs.structs.references": [
         "Resource", "NamespaceName", "match_namespace", "select_specific_namespaces",
     ],
-    "kopf._core.engines.activities": ["authenticate", "authenticator", "ActivityError"],
+    "kopf._core.actions.lifecycles": ["all_at_once"],
+    "kopf._core.engines.activities": ["run_activity", "ActivityError"],
     "kopf._core.engines.indexing": ["OperatorIndexers"],
+    "kopf._core.intents.causes": ["Activity"],
     "kopf._core.intents.piggybacking": ["has_service_account", "login_with_service_account"],
     "kopf._core.intents.registries": ["OperatorRegistry", "SmartOperatorRegistry"],
 }  # fmt: skip
@@ -47,9 +49,10 @@ def test_kopf_has(module, name):
     assert hasattr(found, name), changed(f"there is no {name} in {module}")
 
 
-def test_this_contract_names_all_that_is_imported():
+@pytest.mark.parametrize("source", [kopf_client, kopf_sessions], ids=["client", "sessions"])
+def test_this_contract_names_all_that_is_imported(source):
     """Each private name of kopf that the source uses stands in the table above."""
-    tree = ast.parse(Path(kopf_client.__file__).read_text())
+    tree = ast.parse(Path(source.__file__).read_text())
     aliases = {
         alias.asname or alias.name: f"{node.module}.{alias.name}"
         for node in ast.walk(tree)
@@ -72,9 +75,10 @@ def test_this_contract_names_all_that_is_imported():
     "path, wanted",
     [
         ("kopf._cogs.clients.api.request",
-         {"method", "url", "payload", "headers", "settings", "backoffs", "timeout", "logger"}),
-        ("kopf._core.engines.activities.authenticate", {"registry", "settings", "indices", "vault", "memo"}),
-        ("kopf._core.engines.activities.authenticator", {"registry", "settings", "indices", "vault", "memo"}),
+         {"method", "url", "payload", "headers", "settings", "backoffs", "timeout", "logger", "context"}),
+        ("kopf._core.engines.activities.run_activity",
+         {"lifecycle", "registry", "settings", "activity", "indices", "memo"}),
+        ("kopf._cogs.clients.auth.APIContext", {"info"}),
         ("kopf._cogs.structs.references.match_namespace", {"name", "pattern"}),
     ],
 )  # fmt: skip
@@ -85,12 +89,27 @@ def test_kopfs_function_takes(path, wanted):
     assert wanted <= parameters, changed(f"{path} takes no {sorted(wanted - parameters)}")
 
 
-@pytest.mark.parametrize("name", ["close", "is_empty", "__aiter__"])
-def test_kopfs_vault_can(name):
-    """The holder of credentials."""
-    from kopf._cogs.structs.credentials import Vault
+@pytest.mark.parametrize("name", ["close", "flush_closed_responses"])
+def test_kopfs_sessions_can(name):
+    """A session with its answers."""
+    from kopf._cogs.clients.auth import APIContext
 
-    assert hasattr(Vault, name), changed(f"a Vault has no {name}")
+    assert hasattr(APIContext, name), changed(f"an APIContext has no {name}")
+
+
+def test_kopfs_sessions_know_their_answers():
+    """What is still read keeps its session open."""
+    from kopf._cogs.clients.auth import APIContext
+
+    assert "responses" in APIContext.__annotations__, changed("an APIContext has no responses")
+
+
+@pytest.mark.parametrize("name", ["server", "priority", "expiration"])
+def test_kopfs_credentials_have(name):
+    """What all of them have, whatever their kind."""
+    from kopf._cogs.structs.credentials import KubeContext
+
+    assert name in {field.name for field in dataclasses.fields(KubeContext)}, changed(f"credentials have no {name}")
 
 
 def test_kopfs_errors_say_status_headers_and_payload():
