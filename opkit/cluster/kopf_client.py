@@ -193,7 +193,8 @@ def _login_registry(logins: Iterable[Callable[..., Any]]) -> registries.Operator
     kopf's own come last because they load a client library, if one is installed, just to read a file.
     """
     functions = list(logins)
-    if not functions and not piggybacking.has_service_account() and kubeconfig.exists():
+    files_first = kubeconfig.is_chosen() or not piggybacking.has_service_account()
+    if not functions and files_first and kubeconfig.exists():
         if kubeconfig.needs_another_client():
             return registries.SmartOperatorRegistry()
         functions = [_log_in_by_kubeconfig]

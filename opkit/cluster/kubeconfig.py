@@ -8,6 +8,7 @@ relative paths in a file start at its folder. Credential plugins are run. Gives 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import json
@@ -15,7 +16,7 @@ import logging
 import os
 import subprocess
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,17 @@ _PLUGIN_PATIENCE = 120.0
 
 # A plugin's credentials are renewed so long before they expire (seconds).
 _EARLY = 10.0
+
+
+@dataclasses.dataclass(slots=True)
+class _Choice:
+    """What the user of this process has asked for, beside the environment."""
+
+    made: bool = False
+    context: str | None = None
+
+
+_choice = _Choice()
 
 _PATHS = {
     "clusters": ("certificate-authority",),
@@ -74,6 +86,27 @@ def paths() -> list[Path]:
 def exists() -> bool:
     """Whether there is anything to look at: a file, or a variable that names one."""
     return bool(os.environ.get("KUBECONFIG")) or paths()[0].exists()
+
+
+@contextlib.contextmanager
+def chosen(context: str | None) -> Iterator[None]:
+    """In the block the files come before a service account, and this context before the current one."""
+    global _choice
+    before, _choice = _choice, _Choice(True, context)
+    try:
+        yield
+    finally:
+        _choice = before
+
+
+def is_chosen() -> bool:
+    """Whether the files were asked for, rather than found."""
+    return _choice.made
+
+
+def check() -> None:
+    """Read the files, and look for all that the current context needs. Raises `CredentialsError`. Runs no plugin."""
+    _Merged().current()
 
 
 def needs_another_client() -> bool:
@@ -164,7 +197,9 @@ class _Merged:
                 self._found[kind].setdefault(str(item.get("name")), values)
 
     def current(self) -> tuple[dict[str, Any], dict[str, Any], str | None]:
-        """Cluster, user and namespace of the current context."""
+        """Cluster, user and namespace of the current context, or of the one that was asked for instead."""
+        if _choice.context is not None:
+            self._context = _choice.context
         if self._context is None:
             raise CredentialsError(f"the kubeconfig {_names()} has no current-context; set one: kubectl config "
                                    "use-context NAME")  # fmt: skip
