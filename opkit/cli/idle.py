@@ -48,7 +48,6 @@ class IdleWatch:
         self._operator = operator
         self._summary = summary
         self._timeout = timeout
-        self._clock = LoopClock()
         self._failing: set[str] = set()
         self._incomplete_since: float | None = None
         self.problems: list[str] = []
@@ -56,11 +55,12 @@ class IdleWatch:
 
     async def run(self) -> None:
         """Stop the operator when there is nothing to wait for."""
-        began, quiet_since = self._clock.now(), None
-        while quiet_since is None or self._clock.now() - quiet_since < _QUIET:
-            await self._clock.sleep(_LOOK)
-            now = self._clock.now()
-            waiting = self._waiting_for()
+        clock = LoopClock()
+        began, quiet_since = clock.now(), None
+        while quiet_since is None or clock.now() - quiet_since < _QUIET:
+            await clock.sleep(_LOOK)
+            now = clock.now()
+            waiting = self._waiting_for(now)
             if self._timeout is not None and now - began >= self._timeout:
                 self.problems.append(f"not idle within {self._timeout:g} s: {_few(waiting) or 'events still come in'}")
                 break
@@ -78,20 +78,19 @@ class IdleWatch:
             click.echo(f"Failed: {problem}")
         return 1 if self._summary.failed or self.problems else 0
 
-    def _waiting_for(self) -> list[str]:
+    def _waiting_for(self, now: float) -> list[str]:
         """What is still to be waited for, each in a few words."""
         unserved = self._operator.unserved()
         if unserved is None:
-            return self._still("the operator has not connected yet", self._operator.is_connected, _DISCOVERY)
+            return self._still(now, "the operator has not connected yet", self._operator.is_connected, _DISCOVERY)
         if unserved:
-            return self._still(f"{', '.join(unserved)} is not served", True, _PATIENCE) or self._due()
+            return self._still(now, f"{', '.join(unserved)} is not served", True, _PATIENCE) or self._due()
         if waiting := [f"{one} is not listed" for one in self._unlisted(hopeless=False)]:
             return waiting
         self._incomplete_since = None
         return self._due()
 
-    def _still(self, what: str, counts: bool, patience: float) -> list[str]:
-        now = self._clock.now()
+    def _still(self, now: float, what: str, counts: bool, patience: float) -> list[str]:
         if self._incomplete_since is None or not counts:
             self._incomplete_since = now
         return [what] if now - self._incomplete_since < patience else []

@@ -22,7 +22,7 @@ _OURS = (
     "opkit", "opkit.activities", "opkit.apiserver", "opkit.apiserver.server", "opkit.apiserver.state", "opkit.cluster",
     "opkit.cluster.requests", "opkit.coordinator", "opkit.discovery", "opkit.events", "opkit.finalizers",
     "opkit.health", "opkit.objects", "opkit.operator", "opkit.polling", "opkit.run", "opkit.secondary", "opkit.sieve",
-    "opkit.store", "opkit.stream", "opkit.triggers", "opkit.watchdog", "opkit.watches",
+    "opkit.store", "opkit.stream", "opkit.testing", "opkit.triggers", "opkit.watchdog", "opkit.watches",
 )  # fmt: skip
 
 

@@ -25,7 +25,9 @@ _WELL_KNOWN: dict[str, tuple[str, ...]] = {
     ),
     "batch": ("jobs job", "cronjobs cronjob cj"),
     "autoscaling": ("horizontalpodautoscalers horizontalpodautoscaler hpa",),
-    "networking.k8s.io": ("ingresses ingress ing", "networkpolicies networkpolicy netpol", "ingressclasses ingressclass"),
+    "networking.k8s.io": (
+        "ingresses ingress ing", "networkpolicies networkpolicy netpol", "ingressclasses ingressclass",
+    ),
     "policy": ("poddisruptionbudgets poddisruptionbudget pdb",),
     "storage.k8s.io": ("storageclasses storageclass sc",),
     "scheduling.k8s.io": ("priorityclasses priorityclass pc",),
@@ -76,7 +78,5 @@ def _singulars(name: str) -> set[str]:
 
 def _plurals(name: str) -> set[str]:
     """Those that it may be the singular of."""
-    found = {
-        name.removesuffix(singular) + plural for plural, singular in _ENDINGS if singular and name.endswith(singular)
-    }
-    return found | {f"{name}s", f"{name}es"}
+    endings = [(plural, singular) for plural, singular in _ENDINGS if singular and name.endswith(singular)]
+    return {f"{name}s", f"{name}es", *(name.removesuffix(singular) + plural for plural, singular in endings)}
