@@ -22,21 +22,16 @@ _running = 0
 
 @contextlib.contextmanager
 def children_hear_their_own_signals() -> Iterator[None]:
-    """While the block runs, forked children get the usual signal handlers; a child that comes back here ends."""
+    """While the block runs, forked children get the usual signal handlers."""
     global _registered, _running
     if not _registered:
         os.register_at_fork(after_in_child=_reset)
         _registered = True
     _running += 1
-    process = os.getpid()
     try:
         yield
-    except BaseException as error:
-        _end_child(process, error)
-        raise
     finally:
         _running -= 1
-    _end_child(process, None)
 
 
 def _reset() -> None:
@@ -46,15 +41,3 @@ def _reset() -> None:
     signal.set_wakeup_fd(-1)
     for number in _SIGNALS:
         signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
-
-
-def _end_child(process: int, error: BaseException | None) -> None:
-    """
-    End a forked child that has come out of the operator's loop, as by `sys.exit()` in a handler that forked.
-
-    The loop, its connections and its files are the parent's: nothing may be closed in order here.
-    """
-    if os.getpid() == process:
-        return
-    code = error.code if isinstance(error, SystemExit) else 1 if error is not None else 0
-    os._exit(code if isinstance(code, int) else 1 if code else 0)
