@@ -71,13 +71,11 @@ class ModuleSet:
             self._put_back(hidden)
 
     def _put_back(self, hidden: dict[str, ModuleType]) -> None:
-        """Whole trees only: a package has one folder's modules."""
-        taken = {name.partition(".")[0] for name in hidden} & sys.modules.keys()
+        """What has no namesake by now. A package that has one stays away with all below it."""
+        gone = {name for name in hidden if "." not in name and name in sys.modules}
         mine = {id(module) for _, module in self.ran}
         for name, module in hidden.items():
-            if name.partition(".")[0] not in taken:
-                _put_in(name, module)
-            elif name not in sys.modules and not name.partition(".")[0] == name and _is_inside(name, module):
+            if name.partition(".")[0] not in gone and name not in sys.modules:
                 _put_in(name, module)
             elif id(module) not in mine:
                 self._displaced[name] = module
@@ -103,25 +101,37 @@ class ModuleSet:
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
-        """For a block, the names mean these modules, also where another load has taken them since."""
-        others = {name: sys.modules.get(name) for name, module in self.ran if sys.modules.get(name) is not module}
-        mine = {name: module for name, module in self.ran if name in others}
-        if all(sys.modules.get(name) is module for name, module in mine.items()):
+        """For a block, the names mean these modules, and imports find what lies beside them, whoever has them else."""
+        mine = dict(self.ran)
+        others = {name: sys.modules.get(name) for name, module in mine.items() if sys.modules.get(name) is not module}
+        hidden = {} if self._packages else {n: m for folder in self._folders for n, m in _namesakes(folder)}
+        if not others and not hidden:
             yield
             return
         sys.modules.update(mine)
-        entries = list(dict.fromkeys(str(folder) for folder in reversed(self._folders)))
+        for name in hidden.keys() - mine.keys():
+            del sys.modules[name]
+        entries = [str(folder) for folder in dict.fromkeys(reversed(self._folders))]
         sys.path[:0] = entries
         try:
             yield
         finally:
             for entry in entries:
                 _remove_entry(entry)
+            self._note_ran()
+            self._put_back(hidden)
             for name, other in others.items():
                 if other is None:
                     sys.modules.pop(name, None)
                 else:
                     sys.modules[name] = other
+
+    def add(self, late: Iterable[tuple[str, ModuleType]]) -> None:
+        """Take modules that were imported while the handlers ran, if nobody else had imported them before."""
+        known = {id(module) for _, module in self.ran}
+        self.ran += [
+            (name, module) for name, module in late if id(module) not in known and self._before.get(name) is not module
+        ]
 
     def drop(self) -> None:
         """Forget the modules; what had their names before has them again."""
@@ -195,12 +205,6 @@ def _namesakes(folder: Path) -> Iterator[tuple[str, ModuleType]]:
         and not lies_in(sys.modules[name], [folder])
     }
     yield from ((name, module) for name, module in list(sys.modules.items()) if name.partition(".")[0] in tops)
-
-
-def _is_inside(name: str, module: ModuleType) -> bool:
-    """Whether a module belongs below the package that is there by that name now."""
-    parent = sys.modules.get(name.rpartition(".")[0])
-    return parent is not None and getattr(parent, name.rpartition(".")[2], None) is module
 
 
 def _put_in(name: str, module: ModuleType) -> None:
