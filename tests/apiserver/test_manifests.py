@@ -14,7 +14,9 @@ def test_definitions_come_first_then_namespaces(tmp_path):
     """Files and folders are read with their subfolders, and ordered so that each object can be applied."""
     (tmp_path / "a-shop.yaml").write_text(SHOP)
     (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "z.yml").write_text("apiVersion: v1\nkind: Namespace\nmetadata: {name: other}\n---\n" + DEFINITION)
+    (tmp_path / "sub" / "z.yml").write_text(
+        "apiVersion: v1\nkind: Namespace\nmetadata: {name: other}\n---\n" + DEFINITION
+    )
     (tmp_path / "list.json").write_text(
         json.dumps(
             {
