@@ -44,6 +44,20 @@ class OperatorStatistics:
     streams: tuple[StreamStatistics, ...]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pending:
+    """One run that waits or goes on."""
+
+    lane: str
+    key: str
+    """The object's UID."""
+    name: str
+    due_in: float
+    attempt: int
+    triggers: frozenset[Trigger]
+    running: bool = False
+
+
 class Operator:
     """
     One operator: the plan of a registry, served.
@@ -192,6 +206,31 @@ class Operator:
             failing=failing,
             streams=tuple(stream.statistics() for stream in self._watches.streams()) if self._watches else (),
         )
+
+    def pending(self) -> list[Pending]:
+        """All runs that wait or go on. To be called in the loop's thread."""
+        if self._assembly is None or self._watches is None:
+            return []
+        found, now = [], self._assembly.clock.now()
+        for served in self._watches:
+            for lane, key in served.coordinator.running():
+                found.append(Pending(lane, key, served.name_of(key), 0.0, 0, frozenset(), running=True))
+            for lane, request in served.coordinator.waiting():
+                due = max(0.0, request.due - now)
+                name = served.name_of(request.key)
+                found.append(Pending(lane, request.key, name, due, request.attempt, request.triggers))
+        return found
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the startup is over: what there is to serve is being found out."""
+        return self._watches is not None
+
+    def unserved(self) -> list[str] | None:
+        """The resources with handlers that the cluster does not serve; None before it has said what it serves."""
+        if self._watches is None or not self._watches.is_known:
+            return None
+        return [str(one.resource) for one in self.plan.resources if self._watches.find(one.resource) is None]
 
     def next_due(self, *, ignoring: frozenset[Trigger]) -> float | None:
         """Seconds until the next waiting request is due that is not only there for one of these triggers."""

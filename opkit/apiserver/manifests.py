@@ -6,6 +6,7 @@ Takes files and folders of YAML or JSON. Applies by server-side apply, so it may
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,9 +40,17 @@ def load(paths: Iterable[str | Path]) -> list[Raw]:
 
 
 def _files(path: Path) -> list[Path]:
-    if path.is_dir():
-        return sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
-    return [path]
+    if not path.is_dir():
+        return [path]
+    files = []
+    for folder, folders, names in os.walk(path, onerror=_refuse_folder):  # follows no links, which may lead in circles
+        folders.sort()
+        files += [Path(folder, name) for name in names if Path(name).suffix in _SUFFIXES]
+    return sorted(file for file in files if file.is_file())
+
+
+def _refuse_folder(error: OSError) -> None:
+    raise ManifestError(f"{error.filename} can't be read: {error.strerror}")
 
 
 def _read(path: Path) -> list[Raw]:
@@ -50,8 +59,16 @@ def _read(path: Path) -> list[Raw]:
     except OSError as error:
         raise ManifestError(f"{path} can't be read: {error.strerror}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ManifestError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+        raise ManifestError(not_yaml(path, error)) from None
     return [body for document in documents if document is not None for body in _objects(path, document)]
+
+
+def not_yaml(path: Path, error: Exception, first_line: int = 1) -> str:
+    """One line that names the file, and the line where the parser says it."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        words = f"{error.context or ''} {error.problem or ''}".strip()
+        return f"{path}:{error.problem_mark.line + first_line}: not YAML: {' '.join(words.split())}"
+    return f"{path} is not YAML: {' '.join(str(error).split())}"
 
 
 def _objects(path: Path, document: Any) -> list[Raw]:

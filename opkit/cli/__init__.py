@@ -71,10 +71,20 @@ class _Commands(click.Group):
         sys.exit(status if isinstance(status, int) else 0)
 
 
+def _show_version(context: click.Context, _parameter: click.Parameter, asked: bool) -> None:
+    if asked and not context.resilient_parsing:
+        context.invoke(importlib.import_module("opkit.cli.version").version)
+        context.exit()
+
+
 @click.command(
     cls=_Commands,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "OPKIT"},
 )
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version,
+    help="Show the versions of opkit and of what it runs on.",
+)  # fmt: skip
 def main() -> None:
     """Kubernetes operators as plain Python functions."""

@@ -12,24 +12,20 @@ import importlib.util
 import linecache
 import os
 import sys
-import sysconfig
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
+from opkit.cli.modules import LIBRARIES, OURS, ModuleSet, file_of
 from opkit.declaration.registry import Registry
 from opkit.errors import OpkitError, Problem
 from opkit.plan.printing import short_path
 
 _NOT_HANDLERS = ("test_*.py", "*_test.py", "conftest.py", "setup.py")
 
-_OURS = os.path.join(Path(__file__).parents[1], "")
-_LIBRARIES = tuple(os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "purelib", "platlib"))
-
-# Modules that an earlier load ran, and those that declared something in it. They are run again by the next
-# load in this process, which would find nothing declared otherwise.
-_loaded: set[str] = set()
+# What the last load for a command ran. The next one in this process runs it again, and would find nothing otherwise.
+_last: ModuleSet | None = None
 
 
 class LoadError(OpkitError):
@@ -54,20 +50,57 @@ def load(paths: Iterable[str | os.PathLike[str]], modules: Iterable[str] = ()) -
     is. Of a folder, `handlers.py` is loaded; without one, its package; without that, all its Python files but
     tests. Raises `LoadError` for the first that fails, and when nothing at all is declared.
     """
-    files = [file for path in paths for file in _files(Path(path))]
-    modules = list(modules)
-    _forget_loaded()
-    before = set(sys.modules)
-    with Registry().as_default() as registry:
-        for file in files:
-            _load_file(file, before)
-        for name in modules:
-            _load_module(name)
-    _remember_declaring(registry)
+    global _last
+    files, modules = files_of(paths), list(modules)
+    forget_last()
+    _last = ModuleSet()
+    registry, _ = run([*files, *modules], _last)
     if not registry.declarations and not registry.mistakes:
-        named = ", ".join([*(short_path(str(file)) for file in files), *modules])
-        raise LoadError(Problem("", 0, f"no handlers in {named}: nothing is decorated with @opkit.reconcile(...)"))
+        raise nothing_in([*files, *modules])
     return registry
+
+
+def forget_last() -> None:
+    """Forget the modules of the last `load`: what comes next finds neither them nor their folders."""
+    global _last
+    if _last is not None:
+        _last.drop()
+        _last = None
+
+
+def nothing_in(sources: Iterable[Path | str]) -> LoadError:
+    """The error for sources that declare nothing."""
+    named = ", ".join(short_path(str(source)) if isinstance(source, Path) else source for source in sources)
+    return LoadError(Problem("", 0, f"no handlers in {named}: nothing is decorated with @opkit.reconcile(...)"))
+
+
+def files_of(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """The Python files that paths stand for. Raises `LoadError` where there are none."""
+    return [file for path in paths for file in _files(Path(path))]
+
+
+def run(sources: Sequence[Path | str], modules: ModuleSet, folders: Sequence[Path] = ()) -> tuple[Registry, list[str]]:
+    """
+    Run files, and modules by their names, in this order; gives what was declared, and the names of what was run.
+
+    Modules are looked for in these folders, then in the current one and wherever else Python looks. Raises `LoadError`
+    for the first that fails; nothing of what was run is left then.
+    """
+    names: list[str] = []
+    try:
+        with modules.loading(), Registry().as_default() as registry:
+            before = set(sys.modules)
+            for source in sources:
+                if isinstance(source, Path):
+                    names.append(_load_file(source, before, names, modules))
+                else:
+                    _load_module(source, modules, folders)
+                    names.append(source)
+            modules.note_declaring(declaration.place.file for declaration in registry.declarations)
+    except BaseException:
+        modules.drop()
+        raise
+    return registry, names
 
 
 def _files(path: Path) -> Iterator[Path]:
@@ -89,77 +122,54 @@ def _files(path: Path) -> Iterator[Path]:
     yield from found
 
 
-def _load_file(file: Path, before: set[str]) -> None:
+def _load_file(file: Path, before: set[str], names: Sequence[str], modules: ModuleSet) -> str:
     is_package = file.name == "__init__.py"
-    _put_on_path(file.parent.parent if is_package else file.parent)
     stem = file.parent.name if is_package else file.stem
-    if stem not in before and _file_of(stem) == str(file):
-        return  # another one of the handler files has imported it
-    name = _free_name(stem)
-    loader = SourceFileLoader(name, str(file))
-    spec = importlib.util.spec_from_file_location(
-        name, file, loader=loader, submodule_search_locations=[str(file.parent)] if is_package else None
-    )
-    assert spec is not None  # only without a loader it could be
-    module = importlib.util.module_from_spec(spec)
-    # As after an import: the handlers' globals are found in here, and tests can patch them by this name.
-    sys.modules[name] = module
-    _loaded.add(name)
-    try:
-        loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        sys.modules.pop(name, None)
-        raise _failure(error, str(file)) from error
+    if stem not in before and file_of(sys.modules.get(stem)) == str(file):
+        return stem  # another one of the handler files has imported it
+    with modules.beside(file.parent.parent if is_package else file.parent):
+        name = _free_name(stem, names)
+        loader = SourceFileLoader(name, str(file))
+        spec = importlib.util.spec_from_file_location(
+            name, file, loader=loader, submodule_search_locations=[str(file.parent)] if is_package else None
+        )
+        assert spec is not None  # only without a loader it could be
+        module = importlib.util.module_from_spec(spec)
+        # As after an import: the handlers' globals are found in here, and tests can patch them by this name.
+        sys.modules[name] = module
+        try:
+            loader.exec_module(module)
+        except (Exception, SystemExit) as error:
+            sys.modules.pop(name, None)
+            raise failure(error, str(file)) from error
+    return name
 
 
-def _load_module(name: str) -> None:
+def _load_module(name: str, modules: ModuleSet, folders: Sequence[Path]) -> None:
     if not name or name.startswith("."):
         raise LoadError(Problem("", 0, f"a module is named in full, as in package.module, not {name!r}"), is_usage=True)
-    _put_on_path(Path.cwd())
-    try:
-        importlib.import_module(name)
-    except (Exception, SystemExit) as error:
-        if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
-            message = f"no such module: {name} (looked for {error.name})"
-            raise LoadError(Problem("", 0, message), is_usage=True) from error
-        raise _failure(error, name) from error
+    top = name.partition(".")[0]
+    having = (folder for folder in folders if (folder / top).is_dir() or (folder / f"{top}.py").is_file())
+    with modules.beside(next(having, Path.cwd()), package=top):
+        try:
+            importlib.import_module(name)
+        except (Exception, SystemExit) as error:
+            if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
+                message = f"no such module: {name} (looked for {error.name})"
+                raise LoadError(Problem("", 0, message), is_usage=True) from error
+            raise failure(error, name) from error
 
 
-def _put_on_path(folder: Path) -> None:
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-
-
-def _free_name(stem: str) -> str:
-    """The file's own name as a module, or one with a number where another module has it."""
+def _free_name(stem: str, names: Sequence[str]) -> str:
+    """The file's own name as a module, or one with a number where a library has it, or another one of the files."""
     name, number = stem, 1
-    while name in sys.modules or name in sys.stdlib_module_names:
+    while name in names or name in sys.modules or name in sys.stdlib_module_names:
         number += 1
         name = f"{stem}_{number}"
     return name
 
 
-def _file_of(name: str) -> str | None:
-    return getattr(sys.modules.get(name), "__file__", None)
-
-
-def _remember_declaring(registry: Registry) -> None:
-    files = {declaration.place.file for declaration in registry.declarations}
-    _loaded.update(name for name in list(sys.modules) if _file_of(name) in files)
-
-
-def _forget_loaded() -> None:
-    for name in _loaded:
-        sys.modules.pop(name, None)
-        package, _, module = name.rpartition(".")
-        # `from package import module` is content with the attribute, and would import nothing.
-        if hasattr(sys.modules.get(package), module):
-            delattr(sys.modules[package], module)
-    _loaded.clear()
-    importlib.invalidate_caches()  # a file may be younger than what is remembered of its folder
-
-
-def _failure(error: BaseException, loaded: str) -> LoadError:
+def failure(error: BaseException, loaded: str) -> LoadError:
     """An author's error as a problem at the author's line."""
     if isinstance(error, SyntaxError) and error.filename:
         place = (short_path(error.filename), error.lineno or 0)
@@ -185,6 +195,6 @@ def _said(what: str, line: str | None) -> str:
 def _author_frames(error: BaseException) -> list[tuple[str, int]]:
     """The lines in an author's own files that led to an error, the innermost last."""
     frames = [(one.filename, one.lineno or 0) for one in traceback.extract_tb(error.__traceback__)]
-    frames = [(file, line) for file, line in frames if not file.startswith(("<", _OURS))]
+    frames = [(file, line) for file, line in frames if not file.startswith(("<", OURS))]
     # Handlers may be an installed package: then its lines lie among those of libraries, and all count.
-    return [(file, line) for file, line in frames if not file.startswith(_LIBRARIES)] or frames
+    return [(file, line) for file, line in frames if not file.startswith(LIBRARIES)] or frames

@@ -17,6 +17,14 @@ from opkit.flow.invocation import current_run, object_reference
 _FULL = "[%(asctime)s] %(name)-20.20s [%(levelname)-8.8s] %(message)s"
 _NOISY = ("aiohttp", "kopf", "urllib3", "kubernetes")
 
+# All loggers of opkit's. They are made beforehand, since what an author configures later may disable those that exist.
+_OURS = (
+    "opkit", "opkit.activities", "opkit.apiserver", "opkit.apiserver.server", "opkit.apiserver.state", "opkit.cluster",
+    "opkit.cluster.requests", "opkit.coordinator", "opkit.discovery", "opkit.events", "opkit.finalizers",
+    "opkit.health", "opkit.objects", "opkit.operator", "opkit.polling", "opkit.run", "opkit.secondary", "opkit.sieve",
+    "opkit.store", "opkit.stream", "opkit.testing", "opkit.triggers", "opkit.watchdog", "opkit.watches",
+)  # fmt: skip
+
 
 class LogFormat(enum.StrEnum):
     PLAIN = "plain"
@@ -72,8 +80,31 @@ def configure(
     root.setLevel(logging.DEBUG if debug or verbose else logging.WARNING if quiet else logging.INFO)
     for name in _NOISY:
         logging.getLogger(name).setLevel(logging.NOTSET if debug else logging.CRITICAL)
+    keep_switched_on()
     # Its errors are those of an author's forgotten tasks: nobody else would tell them.
     logging.getLogger("asyncio").setLevel(logging.NOTSET if debug else logging.ERROR)
+
+
+def keep_switched_on() -> None:
+    """
+    Keep `logging.config` from disabling opkit's loggers, whenever an author calls it.
+
+    It disables all loggers that exist unless it is told not to, which nobody means who configures the logs of an
+    operator. Levels, handlers and a `disabled` of the author's own hold.
+    """
+    for name in _OURS:
+        logger = logging.getLogger(name)
+        if type(logger) is logging.Logger:
+            logger.__class__ = _KeptLogger
+
+
+class _KeptLogger(logging.Logger):
+    """A logger that `logging.config` can't disable."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "disabled" and sys._getframe(1).f_globals.get("__name__") == "logging.config":
+            return
+        super().__setattr__(name, value)
 
 
 class _Handler(logging.StreamHandler[Any]):

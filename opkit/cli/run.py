@@ -16,7 +16,10 @@ from typing import Any
 import click
 
 from opkit import health
+from opkit.cli.children import children_hear_their_own_signals
+from opkit.cli.connecting import chosen_cluster
 from opkit.cli.failure import Failure, told_plainly
+from opkit.cli.idle import IdleWatch
 from opkit.cli.loading import load
 from opkit.cli.logs import LogFormat, configure
 from opkit.cli.summary import Summary
@@ -24,17 +27,9 @@ from opkit.clock import Clock, LoopClock
 from opkit.errors import ApiError, CredentialsError
 from opkit.operator import Operator
 from opkit.settings import ReconcileStrategy, Settings
-from opkit.triggers import Trigger
 from opkit.watchdog import Watchdog
 
 logger = logging.getLogger("opkit.run")
-
-# `--until-idle` waits for retries that are due within this time; what fails for longer has failed.
-_WAIT_FOR_RETRIES = 5.0
-
-# Nothing may be due for this long before it is called idle: events of the last writes are still on their way.
-_QUIET = 0.3
-_LOOK = 0.05
 
 # Seconds for tasks that are cancelled at the very end.
 _LAST_WORDS = 1.0
@@ -45,8 +40,6 @@ Door = Callable[[Operator, str, Clock], contextlib.AbstractAsyncContextManager[i
 _STRATEGIES = [strategy.value for strategy in ReconcileStrategy]
 
 _FORMATS = [log_format.value for log_format in LogFormat]
-
-_NOT_DUE = frozenset({Trigger.RESYNC, Trigger.REQUEUE})
 
 
 def _logging_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -78,10 +71,13 @@ def _logging_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("-m", "--module", "modules", multiple=True, help="A module with handlers. May be repeated.")
 @click.option("-n", "--namespace", "namespaces", multiple=True, help="A namespace, or a pattern. May be repeated.")
 @click.option("-A", "--all-namespaces", "clusterwide", is_flag=True, help="Serve all namespaces.")
+@click.option("--kubeconfig", metavar="FILE", help="The kubeconfig to connect by, instead of KUBECONFIG.")
+@click.option("--context", metavar="NAME", help="The context of the kubeconfig, instead of its current one.")
 @click.option("--embedded", is_flag=True, help="Start an API server in this process, and connect to that.")
 @click.option("--apply", "applied", multiple=True, help="Manifests for the embedded server, a file or a folder.")
 @click.option("--data", type=click.Path(dir_okay=False), help="A file that keeps the embedded server's state.")
 @click.option("--until-idle", is_flag=True, help="End with a summary once everything is reconciled.")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Limits --until-idle.")
 @click.option("--strategy", type=click.Choice(_STRATEGIES), help="Which updates are worth a run.")
 @click.option("--parallel", type=click.IntRange(min=1), help="Runs at once, for each resource.")
 @click.option("-L", "--liveness", "liveness", metavar="URL", help="Serve the health, as http://0.0.0.0:8080/healthz.")
@@ -94,10 +90,13 @@ def run(
     modules: tuple[str, ...],
     namespaces: tuple[str, ...],
     clusterwide: bool,
+    kubeconfig: str | None,
+    context: str | None,
     embedded: bool,
     applied: tuple[str, ...],
     data: str | None,
     until_idle: bool,
+    timeout: float | None,
     strategy: str | None,
     parallel: int | None,
     liveness: str | None,
@@ -118,6 +117,10 @@ def run(
         raise click.UsageError("--apply is for the embedded server: add --embedded, or use `kubectl apply -f`")
     if data and not embedded:
         raise click.UsageError("--data is for the embedded server: add --embedded")
+    if timeout is not None and not until_idle:
+        raise click.UsageError("--timeout limits --until-idle, which is not given")
+    if embedded and (kubeconfig or context):
+        raise click.UsageError("--kubeconfig and --context name another cluster than --embedded: give one of them")
     doors: list[tuple[Door, str, str]] = []
     if liveness is not None:
         doors.append((health.served, liveness, "the health"))
@@ -131,12 +134,16 @@ def run(
     summary = Summary() if until_idle else None
     operator = Operator(
         registry=load(paths, modules), settings=settings, namespaces=namespaces, clusterwide=clusterwide,
-        onlooker=summary,
+        onlooker=summary, kubeconfig=kubeconfig, context=context,
     )  # fmt: skip
+    idle = IdleWatch(operator, summary, timeout) if summary is not None else None
     collect_rarely()
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(chosen_cluster(kubeconfig, context))
+        stack.enter_context(children_hear_their_own_signals())
+        runner = stack.enter_context(asyncio.Runner(loop_factory=_loop_factory()))
         server = _embedded(applied, data) if embedded else None
-        status = runner.run(_run(operator, summary, server=server, doors=doors))
+        status = runner.run(_run(operator, idle, server=server, doors=doors))
         unstoppable = runner.run(_cancel_tasks())
         _leave_if_stuck([f"{what} still runs in a thread" for what in operator.stuck()] + unstoppable, status)
     return status
@@ -164,7 +171,7 @@ def collect_rarely() -> None:
 
 async def _run(
     operator: Operator,
-    summary: Summary | None,
+    idle: IdleWatch | None,
     *,
     server: contextlib.AbstractAsyncContextManager[None] | None,
     doors: Sequence[tuple[Door, str, str]],
@@ -178,7 +185,7 @@ async def _run(
             await stack.enter_async_context(server)
         for door, address, what in doors:
             await stack.enter_async_context(_opened(door, operator, address, what))
-        waiting = asyncio.create_task(_stop_when_idle(operator), name="until idle") if summary else None
+        waiting = asyncio.create_task(idle.run(), name="until idle") if idle else None
         try:
             await operator.run()
         except ApiError as error:
@@ -189,10 +196,7 @@ async def _run(
         finally:
             if waiting is not None:
                 waiting.cancel()
-    if summary is None:
-        return 0
-    click.echo(str(summary))
-    return 1 if summary.failed else 0
+    return idle.report() if idle is not None else 0
 
 
 def _on_signal(number: signal.Signals, operator: Operator) -> None:
@@ -260,21 +264,6 @@ def _read_token(file: str | None) -> str:
     if not token:
         raise click.UsageError(f"the file {file} holds no token for triggers")
     return token
-
-
-async def _stop_when_idle(operator: Operator) -> None:
-    """Stop the operator once everything is listed and nothing is due."""
-    clock = LoopClock()
-    quiet_since: float | None = None
-    while quiet_since is None or clock.now() - quiet_since < _QUIET:
-        await clock.sleep(_LOOK)
-        statistics = operator.statistics()
-        due = operator.next_due(ignoring=_NOT_DUE)
-        if statistics.listed and not statistics.running and (due is None or due > _WAIT_FOR_RETRIES):
-            quiet_since = quiet_since if quiet_since is not None else clock.now()
-        else:
-            quiet_since = None
-    operator.stop()
 
 
 @contextlib.asynccontextmanager

@@ -27,6 +27,14 @@ class Summary(Onlooker):
         """Whether anything failed last, or opkit itself did."""
         return bool(self.bugs) or any(calls[-1].outcome is Outcome.FAILURE for calls in self._calls.values())
 
+    def keep_failing(self, attempts: int) -> set[str]:
+        """The objects (UID) of which a handler's last so many calls failed."""
+        return {
+            calls[-1].uid
+            for calls in self._calls.values()
+            if len(calls) >= attempts and all(call.outcome is Outcome.FAILURE for call in calls[-attempts:])
+        }
+
     def __str__(self) -> str:
         rows = [("CONTROLLER", "OBJECT", "HANDLER", "RUNS", "LAST", "MESSAGE"), *self._rows()]
         if len(rows) == 1:

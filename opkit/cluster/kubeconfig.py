@@ -74,6 +74,11 @@ def exists() -> bool:
     return bool(os.environ.get("KUBECONFIG")) or paths()[0].exists()
 
 
+def check(*, path: str | Path | None = None, context: str | None = None) -> None:
+    """Read the files, and look for all that the context needs. Raises `CredentialsError`. Runs no plugin."""
+    _Merged(path, context)
+
+
 def needs_another_client(*, path: str | Path | None = None, context: str | None = None) -> bool:
     """Whether the current user logs in by an auth provider, which only the client libraries know."""
     return bool(_Merged(path, context).user.get("auth-provider"))

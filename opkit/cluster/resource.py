@@ -13,6 +13,11 @@ from collections.abc import Iterable, Iterator
 
 _VERSION = re.compile(r"v\d+(?:(?:alpha|beta)\d+)?")
 
+# What the parts of a resource's name may be on any server. A kind has capitals, everything else has none.
+_NAME = re.compile(r"(?=.{1,63}\Z)[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?")
+_VERSION_LABEL = re.compile(r"(?=.{1,63}\Z)[a-z]([-a-z0-9]*[a-z0-9])?")
+_GROUP = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Resource:
@@ -109,14 +114,18 @@ class ResourceSelector:
             raise TypeError(
                 'name the resource, as in ("example.com", "v1", "webapps"), ("v1", "configmaps") or ("webapps")'
             )
+        if len(args) > 3:
+            raise TypeError(f"at most group, version and name make a resource, not {len(args)} words: {args!r}")
+        _refuse_swapped(words)
         if len(args) == 3:
             group, version, name = args
-            return cls(name=name, group=group, version=version)
-        if len(args) == 2:
-            return cls._of_two(*args)
-        if len(args) == 1:
-            return cls._of_one(args[0])
-        raise TypeError(f"at most group, version and name make a resource, not {len(args)} words: {args!r}")
+            selector = cls(name=name, group=group, version=version)
+        elif len(args) == 2:
+            selector = cls._of_two(*args)
+        else:
+            selector = cls._of_one(args[0])
+        _refuse_impossible(selector)
+        return selector
 
     @classmethod
     def _of_two(cls, first: str, name: str) -> ResourceSelector:
@@ -129,7 +138,7 @@ class ResourceSelector:
 
     @classmethod
     def _of_one(cls, text: str) -> ResourceSelector:
-        if "/" in text:
+        if "/" in text and any(map(_VERSION.fullmatch, text.split("/"))):
             raise TypeError(f"give group/version and name as two words, not {text!r}")
         name, *rest = text.split(".")
         if not rest:
@@ -190,6 +199,52 @@ class ResourceSelector:
             and (self.group is None or other.group is None or self.group == other.group)
             and (self.version is None or other.version is None or self.version == other.version)
         )
+
+
+def _refuse_swapped(words: tuple[str, ...]) -> None:
+    """Raise `TypeError` for words in an order that can't be meant: a version is easily told from all else."""
+    *before, last = words
+    if not before:
+        return
+    if _VERSION.fullmatch(last.lower()) and not _VERSION.fullmatch(before[-1].lower()):
+        ordered = [*before[:-1], last, before[-1]]
+    elif "/" in last and _VERSION.fullmatch(last.rpartition("/")[2].lower()) and len(words) == 2:
+        ordered = [last, words[0]]
+    elif len(words) == 3 and _VERSION.fullmatch(words[0].lower()) and not _VERSION.fullmatch(words[1].lower()):
+        name, group = sorted(words[1:], key=lambda word: "." in word)  # a name never has a dot; the order counts else
+        ordered = [group, words[0], name] if "." in group else [words[1], words[0], words[2]]
+    else:
+        return
+    example = ", ".join(f'"{word}"' for word in ordered)
+    raise TypeError(f"{_listed(words)} are swapped: the order is group, version, name, as in ({example})")
+
+
+def _refuse_impossible(selector: ResourceSelector) -> None:
+    """Raise `TypeError` for what no server can have."""
+    name, group, version = selector.name, selector.group, selector.version
+    if "/" in name:
+        raise TypeError(
+            f"{name!r} names a subresource, which can't be watched: name the resource, {name.partition('/')[0]!r}"
+        )
+    if "*" in (name, group, version):
+        raise TypeError('\'*\' names no resource: name each one, as in ("example.com", "v1", "webapps")')
+    if _VERSION.fullmatch(name):
+        raise TypeError(f"{name!r} is a version, not a resource: name its plural, singular or kind")
+    if not _NAME.fullmatch(name):
+        raise TypeError(
+            f"{name!r} can't be the name of a resource: it is a plural, singular or kind of letters, digits and '-', as"
+            ' in "webapps" or "WebApp"'
+        )
+    if group and not _GROUP.fullmatch(group):
+        raise TypeError(
+            f'{group!r} can\'t be an API group: it is of lower-case letters, digits, "-" and ".", as in "example.com"'
+        )
+    if version is not None and not _VERSION_LABEL.fullmatch(version):
+        raise TypeError(f'{version!r} can\'t be an API version: it is of lower-case letters and digits, as in "v1"')
+
+
+def _listed(words: tuple[str, ...]) -> str:
+    return ", ".join(repr(word) for word in words)
 
 
 def version_rank(version: str) -> tuple[int, int, int]:

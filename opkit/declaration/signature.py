@@ -8,6 +8,7 @@ with it. Never calls it, and never imports a client library: those are recognise
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import dis
 import enum
 import functools
@@ -26,6 +27,51 @@ _OPERATOR = frozenset({"logger", "memo", "settings"})
 _RUN = frozenset({"patch", "attempt", "retry", "trigger", "requeue", "secondary", "cluster", "event", "stopping"})
 
 _EDGE_TRIGGERED = frozenset({"old", "new", "diff", "type"})
+
+# What people who come from kopf or other frameworks try, and what they find instead.
+_KNOWN_ELSEWHERE = {
+    "param": "a handler has no parameters of its own: use functools.partial, or a parameter with a default",
+    "started": "'attempt' counts the attempts, and the status is the place for times",
+    "runtime": "'attempt' counts the attempts, and timeout= limits how long one takes",
+    "dryrun": "there are no admission handlers, which alone have dry runs",
+    "operation": "handlers are not told what happened, and there are no admission handlers",
+    "warnings": "there are no admission handlers",
+    "userinfo": "there are no admission handlers",
+    "sslpeer": "there are no admission handlers",
+    "headers": "there are no admission handlers",
+    "stopped": "do you mean 'stopping'?",
+    "indexes": "there are no indices: 'cluster' reads other objects",
+    "indices": "there are no indices: 'cluster' reads other objects",
+    "index": "there are no indices: 'cluster' reads other objects",
+    "finalizers": "they are in 'meta'",
+    "generation": "it is in 'meta'",
+    "group": "it is in 'resource'",
+    "version": "it is in 'resource'",
+    "plural": "it is in 'resource'",
+    "kind": "it is in 'resource'",
+    "client": "do you mean 'cluster'?",
+    "api": "do you mean 'cluster'?",
+    "log": "do you mean 'logger'?",
+    "obj": "do you mean 'body'?",
+    "object": "do you mean 'body'?",
+    "raw": "do you mean 'body'?",
+    "metadata": "do you mean 'meta'?",
+}
+
+# How alike a name must be to a known one to be taken for a slip.
+_ALIKE = 0.7
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ObjectWords:
+    """The words that mean an object of a declaration's resource; `shown` are those to tell a person."""
+
+    resource: str
+    words: frozenset[str]
+    shown: str
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower().replace("_", "") in self.words
 
 
 class Role(enum.Enum):
@@ -80,8 +126,13 @@ class Signature:
     problems: tuple[str, ...] = ()
 
 
-def read_signature(function: Any, role: Role) -> Signature:
-    """Read what a handler asks for, and find what is wrong with it."""
+def read_signature(function: Any, role: Role, words: ObjectWords | None = None) -> Signature:
+    """
+    Read what a handler asks for, and find what is wrong with it.
+
+    A parameter of an unknown name receives the object if the name is one of the `words` for it; without them,
+    whatever its name is.
+    """
     if not callable(function):
         return Signature(problems=(f"{function!r} is not a function",))
     name = function_name(function)
@@ -92,7 +143,7 @@ def read_signature(function: Any, role: Role) -> Signature:
     parameters = _parameters(function)
     if parameters is None:
         return Signature(problems=(*problems, f"the parameters of {name}() can't be read; wrap it in a def"))
-    reading = _Reading(function, role)
+    reading = _Reading(function, role, words)
     for parameter in parameters:
         reading.take(parameter)
     problems += reading.finish()
@@ -176,8 +227,9 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter] | None:
 class _Reading:
     """The reading of one signature, a parameter at a time."""
 
-    def __init__(self, function: Any, role: Role) -> None:
+    def __init__(self, function: Any, role: Role, words: ObjectWords | None) -> None:
         self.function = function
+        self.words = words
         self.name = function_name(function)
         self.role = role
         self.arguments: list[str] = []
@@ -228,8 +280,23 @@ class _Reading:
                 f"takes {name!r}: decorate a function, a static method or the method of an instance,"
                 " as in opkit.reconcile(...)(instance.method)"
             )
+        elif self.words is not None and self.role.has_object and name not in self.words:
+            self._problem(
+                f"asks for {name!r}, which is unknown here and no word for {self.words.resource};"
+                f" {self._advice(name, self.words)}"
+            )
         else:
             self.others.append(name)
+
+    def _advice(self, name: str, words: ObjectWords) -> str:
+        """What an author may have meant."""
+        if name in _KNOWN_ELSEWHERE:
+            return _KNOWN_ELSEWHERE[name]
+        plain = name.lower().replace("_", "")
+        by_plain = {known.replace("_", ""): known for known in sorted({*self.role.known, *words.words})}
+        if close := difflib.get_close_matches(plain, by_plain, n=1, cutoff=_ALIKE):
+            return f"do you mean {by_plain[close[0]]!r}?"
+        return f"the object is called 'body' or {words.shown!r}; {self._known()}"
 
     def finish(self) -> list[str]:
         if self.others and not self.role.has_object:

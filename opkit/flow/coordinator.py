@@ -239,6 +239,10 @@ class Coordinator:
         """What runs now, as (lane's name, key)."""
         return [(lane.name, key) for key, (lane, _) in self._running.items()]
 
+    def waiting(self) -> Iterable[tuple[str, Request]]:
+        """What waits now, as (lane's name, request)."""
+        return [(lane.name, request) for lane in self._lanes for request in lane.queue.waiting()]
+
     def next_due(self, ignore: Callable[[Request], bool]) -> float | None:
         """When the next request is due that is not to be ignored, held ones included."""
         dues = (request.due for lane in self._lanes for request in lane.queue.waiting() if not ignore(request))

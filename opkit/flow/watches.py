@@ -84,6 +84,11 @@ class Watches:
         return streams + [f"poll {poller.name}" for poller, task in self._polls.values() if task.done()]
 
     @property
+    def is_known(self) -> bool:
+        """Whether the cluster has said what it serves."""
+        return self._known
+
+    @property
     def listed(self) -> bool:
         """Whether the topology is known, and everything in it has been listed completely."""
         return self._known and all(stream.statistics().listed for stream in self.streams())

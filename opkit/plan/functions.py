@@ -7,12 +7,19 @@ import operator
 from collections.abc import Iterable
 from typing import Any
 
-from opkit.declaration.declarations import Declaration, FilterDeclaration, Place
-from opkit.declaration.signature import Role, filter_problems, read_signature, source_of
+from opkit.declaration.declarations import (
+    Declaration,
+    FilterDeclaration,
+    Place,
+    PollDeclaration,
+    ResourceDeclaration,
+)
+from opkit.declaration.signature import ObjectWords, Role, filter_problems, read_signature, source_of
 from opkit.filter.expressions import Filter, FilterKind, function_name
-from opkit.plan import options
+from opkit.plan import options, resources
 from opkit.plan.plan import Filters, Handler
 from opkit.plan.problems import Problems
+from opkit.plan.words import natural, words_for
 
 # The option of a decorator for each kind of filter.
 _OPTIONS = {
@@ -26,7 +33,7 @@ _OPTIONS = {
 def compile_handler(declaration: Declaration, role: Role, problems: Problems) -> Handler:
     """Read what a handler wants. With problems, the result only stands in for it."""
     function, place = declaration.function, declaration.place
-    signature = read_signature(function, role)
+    signature = read_signature(function, role, _object_words(declaration))
     for problem in signature.problems:
         problems.add(place, problem)
     file, line = source_of(function) or (place.file, place.line)
@@ -43,6 +50,20 @@ def compile_handler(declaration: Declaration, role: Role, problems: Problems) ->
         reads_rest=signature.reads_rest,
         is_global=_is_global(function),
     )
+
+
+def _object_words(declaration: Declaration) -> ObjectWords | None:
+    """The words for the object that a handler is called with; None without a resource that can be read."""
+    try:
+        if isinstance(declaration, ResourceDeclaration):
+            selector = resources.named(declaration.resource)
+        elif isinstance(declaration, PollDeclaration):
+            selector = options.resource(declaration.of, "of")
+        else:
+            return None
+    except (TypeError, ValueError):
+        return None  # which is told elsewhere: names can't be judged by a resource that nobody knows
+    return ObjectWords(str(selector), words_for(selector), natural(selector))
 
 
 def compile_filter(value: Any, kind: FilterKind, what: str, place: Place, problems: Problems) -> Filter | None:

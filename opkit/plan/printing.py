@@ -202,11 +202,13 @@ def _handler_dict(handler: Handler) -> dict[str, Any]:
         "file": short_path(handler.file),
         "line": handler.line,
         "async": handler.is_async,
+        "object": handler.object_argument,
     }
 
 
 def _handler(handler: Handler) -> str:
-    return f"{handler.name} ({short_path(handler.file)}:{handler.line})"
+    receives = f", {handler.object_argument} is the object" if handler.object_argument is not None else ""
+    return f"{handler.name} ({short_path(handler.file)}:{handler.line}){receives}"
 
 
 def _row(what: str, value: str) -> str:

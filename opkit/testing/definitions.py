@@ -7,16 +7,35 @@ handlers or in a folder there, and permissive ones, with a status subresource, f
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from opkit.apiserver import json_yaml
+from opkit.apiserver.manifests import ManifestError, not_yaml
+from opkit.cluster.body import Raw
 from opkit.cluster.resource import ResourceSelector
+from opkit.errors import ApiError
 from opkit.plan.plan import Plan
 from opkit.simulation import topology
 from opkit.simulation.store import Store
 
+logger = logging.getLogger("opkit.testing")
+
 _GROUP = "example.com"
+
+_DEFINITION = "CustomResourceDefinition"
+_SUFFIXES = frozenset({".yaml", ".yml", ".json"})
+
+# What is larger holds data: the longest definitions that are in use have some megabytes.
+_LARGEST = 16 * 2**20
+
+# Between two documents, as kubectl splits files before it reads them.
+_SEPARATOR = re.compile(rb"^---(?=\s)[^\n]*\n", re.MULTILINE)
 
 
 def needed(plan: Plan) -> Iterator[ResourceSelector]:
@@ -31,26 +50,78 @@ def needed(plan: Plan) -> Iterator[ResourceSelector]:
 def define(store: Store, plan: Plan, folders: Iterable[Path]) -> None:
     """Make the store serve all that the plan names."""
     definitions = store.endpoint("apiextensions.k8s.io", "v1", "customresourcedefinitions")
-    for body in _found_in(folders):
-        store.create(definitions, body)
+    for file, body in _found_in(folders):
+        try:
+            store.create(definitions, body)
+        except ApiError as error:
+            raise ManifestError(f"{file}: the definition {body['metadata']['name']} is refused: {error}") from error
     for selector in needed(plan):
         if not selector.select(topology.resources(store)):
             store.create(definitions, _permissive(selector))
 
 
-def _found_in(folders: Iterable[Path]) -> Iterator[dict[str, Any]]:
-    """The definitions in the YAML files of these folders, each once."""
-    import yaml
-
+def _found_in(folders: Iterable[Path]) -> Iterator[tuple[Path, Raw]]:
+    """The definitions in the files of these folders, each once, with where it stands."""
     seen: set[str] = set()
     for folder in folders:
-        for file in sorted([*folder.glob("*.y*ml"), *folder.glob("*/*.y*ml")]):
-            for body in yaml.safe_load_all(file.read_text(encoding="utf-8")):
-                if not isinstance(body, dict) or body.get("kind") != "CustomResourceDefinition":
-                    continue
-                if body["metadata"]["name"] not in seen:
-                    seen.add(body["metadata"]["name"])
-                    yield body
+        for file in _files(folder):
+            for body in _definitions(file):
+                name = str(body["metadata"]["name"])
+                if name not in seen:
+                    seen.add(name)
+                    yield file, body
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The files beside the handlers, and in the folders there, which may hold definitions."""
+    for place in [folder, *_listed(folder)]:
+        yield from (file for file in _listed(place) if file.suffix in _SUFFIXES)
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []  # no folder, or none that may be read
+
+
+def _definitions(file: Path) -> Iterator[Raw]:
+    """
+    The definitions in a file. What else is there, in whatever language, is none of the injector's business.
+
+    Each document is read for itself: one that can't be read, a template among them, does not hide the others.
+    """
+    try:
+        if not file.is_file() or file.stat().st_size > _LARGEST:
+            return
+        text = file.read_bytes()
+    except OSError:
+        return
+    if _DEFINITION.encode() not in text:
+        return
+    for part in [text] if file.suffix == ".json" else _SEPARATOR.split(text):
+        if _DEFINITION.encode() not in part:
+            continue
+        try:
+            documents = json_yaml.load_all(part)
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            line = text[: text.index(part)].count(b"\n") + 1
+            logger.warning("A definition is left out: %s", not_yaml(file, error, line))
+            continue
+        for document in documents:
+            yield from _in_document(document)
+
+
+def _in_document(document: Any) -> Iterator[Raw]:
+    if not isinstance(document, dict):
+        return
+    if str(document.get("kind")).endswith("List") and isinstance(document.get("items"), list):
+        for item in document["items"]:
+            yield from _in_document(item)
+    elif document.get("kind") == _DEFINITION and document.get("apiVersion") == "apiextensions.k8s.io/v1":
+        meta = document.get("metadata")
+        if isinstance(meta, dict) and meta.get("name"):
+            yield document
 
 
 def _permissive(selector: ResourceSelector) -> dict[str, Any]:

@@ -18,12 +18,10 @@ import copy
 import datetime
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path
-from types import ModuleType, TracebackType
+from types import TracebackType
 from typing import Any, Literal
 
 from opkit.cluster.body import Raw, clone, metadata
-from opkit.declaration.registry import Registry
 from opkit.settings import Settings
 from opkit.simulation.faults import StreamFailure
 from opkit.simulation.store import Store
@@ -35,7 +33,7 @@ from opkit.testing.outside import describe
 from opkit.testing.process import Process
 from opkit.testing.recorder import Gate, Recorder
 from opkit.testing.references import Reference, ResourceName, UnknownResource
-from opkit.testing.sources import registry_of
+from opkit.testing.sources import Code, Handlers
 from opkit.testing.virtual import VirtualLoop, no_real_sleep
 from opkit.triggers import Trigger
 
@@ -43,8 +41,6 @@ START = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
 """The time of day at which tests begin, unless they say otherwise."""
 
 _RESYNC = frozenset({Trigger.RESYNC})
-
-Handlers = str | Path | ModuleType | Registry | Sequence[str | Path]
 
 
 class FakeEventInjector(Observations):
@@ -62,7 +58,7 @@ class FakeEventInjector(Observations):
 
     def __init__(
         self,
-        handlers: Handlers,
+        handlers: Handlers | Code,
         settings: Settings | None = None,
         seed: int = 0,
         start: datetime.datetime | None = None,
@@ -71,16 +67,22 @@ class FakeEventInjector(Observations):
         clients: Mapping[str, Any] | None = None,
     ) -> None:
         self.seed = seed
-        self._registry, folders = registry_of(handlers)
+        self._code = handlers if isinstance(handlers, Code) else Code.of(handlers)
+        self._owns_code = True
         self._settings = settings or Settings()
         self._start = start or START
         self._namespaces = tuple(namespaces)
         self._clients = clients
         self._loop = VirtualLoop(seed)
         self._loop.set_exception_handler(self._on_loop_error)
-        store, plan = Store(self._wall, random.Random(seed)), self._registry.compile(self._settings)
-        super().__init__(store, plan, Recorder(self._loop.time))
-        define(store, plan, folders)
+        try:
+            store, plan = Store(self._wall, random.Random(seed)), self._code.registry.compile(self._settings)
+            super().__init__(store, plan, Recorder(self._loop.time))
+            define(store, plan, self._code.folders)
+        except BaseException:
+            self._loop.close()
+            self._code.close()
+            raise
         self.history = History()
         """What was done from outside so far."""
         self._errors: list[BaseException] = []
@@ -123,6 +125,8 @@ class FakeEventInjector(Observations):
                     self._process.kill()
         finally:
             self._loop.close()
+            if self._owns_code:
+                self._code.close()
         ended = self._process.error() if self._process is not None else None
         errors = [*self._errors, *self._loop.errors, *self._recorder.bugs, *self._recorder.take_mistakes(),
                   *([ended] if ended is not None else [])]  # fmt: skip
@@ -133,15 +137,15 @@ class FakeEventInjector(Observations):
         """The operator, started if it is not, with real sleeps forbidden; raises what ended or broke it."""
         if self._process is None:
             self._process = self._new_process()
-        with no_real_sleep(self._loop):
+        with no_real_sleep(self._loop), self._code.in_place():
             yield self._process
         self._raise_errors()
 
     def _new_process(self) -> Process:
         return Process(
-            loop=self._loop, store=self.store, faults=self._faults, registry=self._registry, settings=self._settings,
-            recorder=self._recorder, seed=self.seed, start=self._start, namespaces=self._namespaces,
-            clients=self._clients,
+            loop=self._loop, store=self.store, faults=self._faults, registry=self._code.registry,
+            settings=self._settings, recorder=self._recorder, seed=self.seed, start=self._start,
+            namespaces=self._namespaces, clients=self._clients,
         )  # fmt: skip
 
     def _raise_errors(self) -> None:
@@ -157,7 +161,8 @@ class FakeEventInjector(Observations):
     @remembered
     def restart(self, kill: bool = False) -> None:
         """
-        A new process over the same store: what was in memory is gone.
+        A new process over the same store: what was in memory is gone, in the modules of the handlers too (they are run
+        again; a registry can't be). What the test has patched in them stays patched.
 
         The old one stops in order first, or, with `kill`, dies at once: nothing that it was about to do happens.
         """
@@ -167,6 +172,7 @@ class FakeEventInjector(Observations):
                 process.kill()
             else:
                 process.stop()
+            self._code.restart()
             self._process = self._new_process()
 
     # Time.
@@ -337,8 +343,13 @@ class FakeEventInjector(Observations):
         self.settle()
 
         def fresh() -> FakeEventInjector:
-            return FakeEventInjector(
-                self._registry, copy.deepcopy(self._settings), self.seed, self._start, namespaces=self._namespaces
-            )
+            self._code.restart()
+            injector = FakeEventInjector(
+                self._code, copy.deepcopy(self._settings), self.seed, self._start, namespaces=self._namespaces,
+                clients=self._clients,
+            )  # fmt: skip
+            injector._owns_code = False
+            return injector
 
-        check(self.history, self.store, fresh, ignore)
+        with self._code.tried():
+            check(self.history, self.store, fresh, ignore)

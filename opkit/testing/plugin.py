@@ -67,6 +67,7 @@ def _seeds(metafunc: pytest.Metafunc) -> list[int] | None:
 def event_injector(request: pytest.FixtureRequest) -> Iterator[Callable[..., FakeEventInjector]]:
     """Makes fake event injectors, and ends them with the test. Prints their timelines when it fails."""
     from opkit.testing.injector import FakeEventInjector
+    from opkit.testing.sources import Code
 
     callspec = getattr(request.node, "callspec", None)
     seed = callspec.params.get(_SEED, 0) if callspec is not None else 0
@@ -75,7 +76,7 @@ def event_injector(request: pytest.FixtureRequest) -> Iterator[Callable[..., Fak
 
     def make(handlers: Any, *args: Any, **options: Any) -> FakeEventInjector:
         options.setdefault("seed", seed)
-        injector = FakeEventInjector(handlers, *args, **options)
+        injector = FakeEventInjector(Code.of(handlers, beside=[request.path.parent]), *args, **options)
         injectors.append(injector)
         return injector
 

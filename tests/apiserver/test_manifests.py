@@ -14,7 +14,9 @@ def test_definitions_come_first_then_namespaces(tmp_path):
     """Files and folders are read with their subfolders, and ordered so that each object can be applied."""
     (tmp_path / "a-shop.yaml").write_text(SHOP)
     (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "z.yml").write_text("apiVersion: v1\nkind: Namespace\nmetadata: {name: n}\n---\n" + DEFINITION)
+    (tmp_path / "sub" / "z.yml").write_text(
+        "apiVersion: v1\nkind: Namespace\nmetadata: {name: other}\n---\n" + DEFINITION
+    )
     (tmp_path / "list.json").write_text(
         json.dumps(
             {
@@ -73,3 +75,29 @@ def test_object_of_an_unknown_kind_is_named(tmp_path):
     path.write_text(SHOP)
     with pytest.raises(manifests.ManifestError, match=r"Shop.*example.com/v1"):
         asyncio.run(manifests.apply(new_store(), manifests.load([path])))
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        pytest.param("kind: A\nkind: B\n", r"bad\.yaml:2: ", id="twice"),
+        pytest.param("a: 1\nb: !Ref x\n", r"bad\.yaml:2: ", id="tag"),
+        pytest.param("a: 1\nb: {{ x }}\n", r"bad\.yaml:2: ", id="template"),
+    ],
+)
+def test_bad_line_is_named(tmp_path, text, where):
+    """A file of a folder that was asked for and can't be read is named, with the line."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "bad.yaml").write_text(text)
+    with pytest.raises(manifests.ManifestError, match=where):
+        manifests.load([tmp_path])
+
+
+def test_folders_may_hold_anything_else(tmp_path):
+    """Folders that are named like files, links in circles and files of other kinds are passed by."""
+    (tmp_path / "folder.yaml").mkdir()
+    (tmp_path / "circle").symlink_to(tmp_path)
+    (tmp_path / "self.yaml").symlink_to(tmp_path / "self.yaml")
+    (tmp_path / "image.png").write_bytes(b"\x00\xff")
+    (tmp_path / "shop.yaml").write_text(SHOP)
+    assert [body["kind"] for body in manifests.load([tmp_path])] == ["Shop"]

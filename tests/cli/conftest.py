@@ -13,9 +13,10 @@ def folder(tmp_path, monkeypatch):
     """An empty current folder; what is imported from it is forgotten at the end."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(loading, "_loaded", set())
+    loading.forget_last()
     before = dict(sys.modules)
     yield tmp_path
+    loading.forget_last()
     for name in set(sys.modules) - set(before):
         del sys.modules[name]
     sys.modules.update(before)

@@ -72,3 +72,69 @@ def test_words_that_may_mean_one_resource(one, other, expected):
     """As far as words alone can tell, without a server."""
     first, second = ResourceSelector.parse(*one), ResourceSelector.parse(*other)
     assert first.may_equal(second) is expected and second.may_equal(first) is expected
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (("example.com", "webapps", "v1"), '("example.com", "v1", "webapps")'),
+        (("webapps", "v1"), '("v1", "webapps")'),
+        (("v1", "apps", "deployments"), '("apps", "v1", "deployments")'),
+        (("v1", "webapps", "example.com"), '("example.com", "v1", "webapps")'),
+        (("webapps", "example.com/v1"), '("example.com/v1", "webapps")'),
+        (("", "configmaps", "v1"), '("v1", "configmaps")'),
+    ],
+    ids=str,
+)
+def test_swapped_words_are_told_in_their_order(words, said):
+    """A version in another one's place is seen; the words are shown as they should be."""
+    with pytest.raises(TypeError) as caught:
+        ResourceSelector.parse(*words)
+    assert "swapped" in str(caught.value) and said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (("Example.com", "v1", "webapps"), "API group"),
+        (("example.com", "V1", "webapps"), "API version"),
+        (("example com", "v1", "webapps"), "API group"),
+        (("example_com", "v1", "webapps"), "API group"),
+        (("Example.com/v1", "webapps"), "API group"),
+        (("example.com", "v1", "web apps"), "name of a resource"),
+        (("example.com", "v1", "web_apps"), "name of a resource"),
+        (("example.com", "v1", " webapps"), "name of a resource"),
+        (("example.com", "v1", "webapps.example.com"), "name of a resource"),
+        (("example.com", "v1", "webapps/status"), "subresource"),
+        (("v1", "pods/log"), "subresource"),
+        (("pods/status",), "subresource"),
+        (("*",), "names no resource"),
+        (("example.com", "v1", "*"), "names no resource"),
+        (("*", "v1", "webapps"), "names no resource"),
+        (("v1",), "is a version"),
+        (("v1", "v1"), "is a version"),
+        (("x" * 64,), "name of a resource"),
+    ],
+    ids=str,
+)
+def test_what_no_server_can_have_is_refused(words, said):
+    """Each is told in one line that says what is expected."""
+    with pytest.raises(TypeError) as caught:
+        ResourceSelector.parse(*words)
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("deployments",),
+        ("webApp",),
+        ("x-k8s.io", "v1alpha1", "my-things"),
+        ("pods.v1.",),
+        ("example.com", "stable", "a1"),
+    ],
+    ids=str,
+)
+def test_unusual_names_are_taken(words):
+    """What some server may have is left to the server."""
+    assert ResourceSelector.parse(*words).name == words[-1].partition(".")[0]

@@ -60,7 +60,7 @@ def test_text(plan):
     expected = """
         resource webapps.v1.example.com
           controller web
-            reconcile  web (handlers.py:10)
+            reconcile  web (handlers.py:10), webapp is the object
             delete     gone (handlers.py:18), after the fact and without guarantee
             defaults   strategy from settings
             filter     update: image_changed & ~paused
@@ -69,7 +69,7 @@ def test_text(plan):
             resync     off
             timeout    4.5 s
           controller dns
-            reconcile  dns (handlers.py:14)
+            reconcile  dns (handlers.py:14), webapp is the object
             labels     a=b
             defaults   off: every update is accepted
             retry      from settings
@@ -79,7 +79,7 @@ def test_text(plan):
             1. example.com/drop-dns: drop_dns (handlers.py:21) when paused
           secondary secrets: of_secret (handlers.py:24)
             filter     generic: paused
-          poll every 30 s, each object: bills (handlers.py:27)
+          poll every 30 s, each object: bills (handlers.py:27), webapp is the object
 
         startup: start (handlers.py:30)
         probe alive: alive (handlers.py:33)
@@ -94,7 +94,10 @@ def test_data(plan):
     data = json.loads(json.dumps(plan.as_dict()))
     (resource,) = data["resources"]
     web, dns = resource["controllers"]
-    assert web["reconcile"] == {"handler": "web", "file": "handlers.py", "line": 10, "async": True}
+    assert web["reconcile"] == {
+        "handler": "web", "file": "handlers.py", "line": 10, "async": True, "object": "webapp",
+    }  # fmt: skip
+    assert resource["finalizers"][0]["object"] is None
     assert web["filters"] == {"update": "image_changed & ~paused"}
     assert (web["retry"]["attempts"], web["resync"], web["timeout"], web["strategy"]) == (3, "off", 4.5, None)
     assert (dns["resync"], dns["label_selector"], dns["default_filters"]) == (60, "a=b", False)
