@@ -175,7 +175,7 @@ class ResourceSelector:
         if self.version is not None:
             kind = [resource for resource in kind if resource.version == self.version]
         return max(
-            kind, key=lambda one: (_WATCHED <= one.verbs, one.preferred, version_rank(one.version)), default=None
+            kind, key=lambda one: (one.verbs >= _WATCHED, one.preferred, version_rank(one.version)), default=None
         )
 
     def _in_other_versions(self, resources: list[Resource]) -> list[Resource]:
