@@ -11,6 +11,8 @@ import re
 import urllib.parse
 from collections.abc import Iterable, Iterator
 
+_WATCHED = frozenset({"list", "watch"})
+
 _VERSION = re.compile(r"v\d+(?:(?:alpha|beta)\d+)?")
 
 # What the parts of a resource's name may be on any server. A kind has capitals, everything else has none.
@@ -181,7 +183,9 @@ class ResourceSelector:
         kind = [resource for resource in resources if resource.kind_key == before.kind_key]
         if self.version is not None:
             kind = [resource for resource in kind if resource.version == self.version]
-        return max(kind, key=lambda one: (one.preferred, version_rank(one.version)), default=None)
+        return max(
+            kind, key=lambda one: (one.verbs >= _WATCHED, one.preferred, version_rank(one.version)), default=None
+        )
 
     def _in_other_versions(self, resources: list[Resource]) -> list[Resource]:
         best: dict[tuple[str, str], Resource] = {}

@@ -172,6 +172,20 @@ def test_who_names_no_version_moves_and_who_names_one_stays(scenario):
     assert one.last == {"webs.example.com": "webs.v2.example.com", "webs.v1.example.com": "webs.v1.example.com"}
 
 
+def test_a_version_that_cannot_be_watched_is_not_moved_to(scenario):
+    """Whatever is preferred; and what loses its verbs in one version goes on in another."""
+    one = scenario.follow(FLOATING)
+    one.server.change(**{"example.com": [OLD, dataclasses.replace(V2, verbs=frozenset({"create"}))]})
+    one.go(1)
+    assert one.last == {"webs.example.com": "webs.v1.example.com"}
+    one.server.change(**{"example.com": [dataclasses.replace(OLD, verbs=frozenset({"get"})), V2]})
+    one.go(1)
+    assert one.last == {"webs.example.com": "webs.v2.example.com"}
+    one.server.change(**{"example.com": [dataclasses.replace(V2, verbs=frozenset({"get"}))]})
+    one.go(1)
+    assert one.last == {"webs.example.com": "webs.v2.example.com"}, "there is no other; nothing is deleted for that"
+
+
 def test_what_discovery_shows_late_is_seen(scenario):
     """A definition is changed before discovery knows: it is looked at again, also when no other event comes."""
     one = scenario.follow(FLOATING)
