@@ -548,6 +548,13 @@ def test_429_that_remains_says_how_long_to_wait(served, shape):
     assert isinstance(failure, TooManyRequests) and 95 <= failure.retry_after <= 100
 
 
+@pytest.mark.parametrize("details", [{"retryAfterSeconds": "soon"}, {"retryAfterSeconds": None}, [1], "odd"], ids=repr)
+def test_429_with_odd_details_is_a_429(sent, details):
+    """Proxies answer as they like; the code of the answer counts then."""
+    body = {"kind": "Status", "code": "429", "reason": ["odd"], "message": {"odd": 1}, "details": details}
+    assert sent("get", json_answer(body, 429)) == (4, 429)
+
+
 # Credentials.
 
 
