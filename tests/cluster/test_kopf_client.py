@@ -5,6 +5,8 @@ import datetime
 import email.utils
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -770,6 +772,26 @@ def test_a_plugin_whose_token_expires_at_once_is_used(kubeconfig, tmp_path, seco
         return len((tmp_path / "runs").read_text())
 
     assert asyncio.run(connected(test)(before)) <= 4
+
+
+def test_a_plugin_that_hangs_does_not_hold_up_the_exit(kubeconfig, tmp_path):
+    """It may wait for a person."""
+    script = tmp_path / "plug"
+    script.write_text("#!/bin/sh\nexec sleep 5\n")
+    script.chmod(0o755)
+    code = (
+        "import asyncio\nfrom opkit.cluster.kopf_cluster import KopfCluster\n"
+        "async def main():\n    await asyncio.wait_for(KopfCluster().open(), 0.2)\n"
+        "asyncio.run(main())\n"
+    )
+
+    class Server:
+        url = "http://127.0.0.1:1"
+
+    kubeconfig(Server, exec={"command": "./plug"})
+    started = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "TimeoutError" in done.stderr and time.monotonic() - started < 5
 
 
 def test_a_watch_goes_on_while_the_token_is_replaced(kubeconfig):
