@@ -14,6 +14,11 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 
+def time_of_day() -> datetime.datetime:
+    """The time of day in UTC, for what is given as one from outside: stamps, and the end of credentials."""
+    return datetime.datetime.now(datetime.UTC)
+
+
 class Clock(Protocol):
     """Time, as the rooms see it."""
 
@@ -40,7 +45,7 @@ class LoopClock:
         self.now = self._loop.time  # bound once: it is asked several times per event
 
     def wall(self) -> datetime.datetime:
-        return datetime.datetime.now(datetime.UTC)
+        return time_of_day()
 
     def call_at(self, when: float, callback: Callable[..., Any], *args: Any) -> asyncio.TimerHandle:
         return self._loop.call_at(when, callback, *args, context=self._context)

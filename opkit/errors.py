@@ -118,12 +118,13 @@ class ApiError(OpkitError):
             return ApiError.of(http_status, message="" if body is None else str(body)[:256], retry_after=retry_after)
         given = body.get("details")
         details: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
-        if retry_after is None:
-            retry_after = details.get("retryAfterSeconds")
+        wait, code = details.get("retryAfterSeconds"), body.get("code")
+        if retry_after is None and isinstance(wait, int | float) and not isinstance(wait, bool):
+            retry_after = wait
         return ApiError.of(
-            body.get("code") or http_status,
-            body.get("reason") or "",
-            body.get("message") or "",
+            code if type(code) is int and code else http_status,
+            str(body.get("reason") or ""),
+            str(body.get("message") or ""),
             details=details,
             retry_after=retry_after,
         )

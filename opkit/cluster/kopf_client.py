@@ -16,6 +16,7 @@ import dataclasses
 import datetime
 import logging
 import os
+import threading
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -83,8 +84,6 @@ class KopfConnection:
         self._loop = asyncio.get_running_loop()
         self._login = _login(list(logins), self._settings, self._loop, kubeconfig, context)
         self._keeper: Keeper[Infos] = Keeper(self._login.read, first_pause=_LOGIN_PAUSE)
-        # One thread: logins are made one after the other, and wait for no work of the author's.
-        self._thread = concurrent.futures.ThreadPoolExecutor(1, "opkit-login")
         self._logging_in = asyncio.Lock()
         self._used: Infos = ()
         self._sessions = Sessions()
@@ -106,7 +105,6 @@ class KopfConnection:
     async def close(self) -> None:
         """Close all connections."""
         self._is_closed = True
-        self._thread.shutdown(wait=False, cancel_futures=True)
         await self._sessions.close()
         # aiohttp begins to close its connections and does not wait: TLS needs a few turns of the loop to say goodbye.
         await asyncio.sleep(_GOODBYE)
@@ -122,7 +120,28 @@ class KopfConnection:
         return live
 
     async def _in_thread(self, function: Callable[..., Infos | None], *arguments: Any) -> Infos | None:
-        return await self._loop.run_in_executor(self._thread, function, *arguments)
+        """In a thread of its own, which waits for no work of the author's, and which does not hold up the exit."""
+        done: asyncio.Future[Infos | None] = self._loop.create_future()
+
+        def end(found: Infos | None, error: Exception | None) -> None:
+            if done.done():
+                return
+            if error is not None:
+                done.set_exception(error)
+            else:
+                done.set_result(found)
+
+        def run() -> None:
+            found, failure = None, None
+            try:
+                found = function(*arguments)
+            except Exception as error:  # it is raised where it is waited for
+                failure = error
+            with contextlib.suppress(RuntimeError):  # nobody waits any more: the loop is closed
+                self._loop.call_soon_threadsafe(end, found, failure)
+
+        threading.Thread(target=run, name="opkit-login", daemon=True).start()
+        return await done
 
     async def _fresh(self) -> Infos:
         """The credentials to be used now, with sessions for them."""

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
+from opkit.clock import time_of_day
 from opkit.errors import CredentialsError
 
 logger = logging.getLogger("opkit.cluster")
@@ -55,7 +56,7 @@ class Keeper(Generic[T]):
         *,
         first_pause: float = 5.0,
         now: Callable[[], float] = time.monotonic,
-        wall: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
+        wall: Callable[[], datetime.datetime] = time_of_day,
     ) -> None:
         self._read = read
         self._first_pause = first_pause

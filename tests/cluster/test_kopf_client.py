@@ -5,6 +5,8 @@ import datetime
 import email.utils
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -590,6 +592,13 @@ def test_429_that_remains_says_how_long_to_wait(served, shape):
     assert isinstance(failure, TooManyRequests) and 95 <= failure.retry_after <= 100
 
 
+@pytest.mark.parametrize("details", [{"retryAfterSeconds": "soon"}, {"retryAfterSeconds": None}, [1], "odd"], ids=repr)
+def test_429_with_odd_details_is_a_429(sent, details):
+    """Proxies answer as they like; the code of the answer counts then."""
+    body = {"kind": "Status", "code": "429", "reason": ["odd"], "message": {"odd": 1}, "details": details}
+    assert sent("get", json_answer(body, 429)) == (4, 429)
+
+
 # Credentials.
 
 
@@ -805,6 +814,26 @@ def test_a_plugin_whose_token_expires_at_once_is_used(kubeconfig, tmp_path, seco
         return len((tmp_path / "runs").read_text())
 
     assert asyncio.run(connected(test)(before)) <= 4
+
+
+def test_a_plugin_that_hangs_does_not_hold_up_the_exit(kubeconfig, tmp_path):
+    """It may wait for a person."""
+    script = tmp_path / "plug"
+    script.write_text("#!/bin/sh\nexec sleep 5\n")
+    script.chmod(0o755)
+    code = (
+        "import asyncio\nfrom opkit.cluster.kopf_cluster import KopfCluster\n"
+        "async def main():\n    await asyncio.wait_for(KopfCluster().open(), 0.2)\n"
+        "asyncio.run(main())\n"
+    )
+
+    class Server:
+        url = "http://127.0.0.1:1"
+
+    kubeconfig(Server, exec={"command": "./plug"})
+    started = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "TimeoutError" in done.stderr and time.monotonic() - started < 5
 
 
 def test_a_watch_goes_on_while_the_token_is_replaced(kubeconfig):
