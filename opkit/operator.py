@@ -22,6 +22,7 @@ from opkit.declaration.registry import Registry, default_registry
 from opkit.flow.assembly import Assembly
 from opkit.flow.onlooker import Onlooker
 from opkit.flow.requests import Request
+from opkit.flow.served import Served
 from opkit.flow.stream import StreamStatistics
 from opkit.flow.watches import Watches
 from opkit.plan.plan import Plan
@@ -200,19 +201,23 @@ class Operator:
             failing.update({one.name_of(uid): why for uid, why in one.failing().items()})
         return OperatorStatistics(
             listed=self._watches is not None and self._watches.listed,
-            running=sum(one.coordinator.statistics().running for one in served),
-            waiting=sum(one.coordinator.statistics().waiting for one in served),
+            running=sum(one.coordinator.statistics().running for one in self._kinds()),
+            waiting=sum(one.coordinator.statistics().waiting for one in self._kinds()),
             objects=len({uid for one in served for store in one.stores.values() for uid in store}),
             failing=failing,
             streams=tuple(stream.statistics() for stream in self._watches.streams()) if self._watches else (),
         )
+
+    def _kinds(self) -> list[Served]:
+        """One of the rooms of each kind: versions of one kind share their coordinator."""
+        return list({id(served.coordinator): served for served in self._watches or ()}.values())
 
     def pending(self) -> list[Pending]:
         """All runs that wait or go on. To be called in the loop's thread."""
         if self._assembly is None or self._watches is None:
             return []
         found, now = [], self._assembly.clock.now()
-        for served in self._watches:
+        for served in self._kinds():
             for lane, key in served.coordinator.running():
                 found.append(Pending(lane, key, served.name_of(key), 0.0, 0, frozenset(), running=True))
             for lane, request in served.coordinator.waiting():
