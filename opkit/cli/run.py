@@ -205,7 +205,7 @@ def _on_signal(number: signal.Signals, operator: Operator) -> None:
         logger.warning("Stopped at once by a second signal.")
         sys.stderr.flush()
         os._exit(128 + number)
-    logger.info("Got %s: stopping. Running handlers may finish; a second signal ends them.", number.name)
+    logger.info("Stopping on %s: running handlers may finish; a second signal ends them.", number.name)
     operator.stop()
 
 

@@ -35,6 +35,9 @@ _WELL_KNOWN: dict[str, tuple[str, ...]] = {
     "apiextensions.k8s.io": ("customresourcedefinitions customresourcedefinition crd crds",),
 }  # fmt: skip
 
+# kubectl's short names of core kinds: people call any of these objects by one of them when they copy a handler.
+_SHORT = frozenset(names.split()[2] for names in _WELL_KNOWN[""] if len(names.split()) > 2)
+
 # What a plural may end in, and what its singular may end in instead.
 _ENDINGS = (
     ("ies", "y"), ("ies", "ie"), ("ves", "f"), ("ves", "fe"), ("ices", "ex"), ("ices", "ix"), ("ices", "ice"),
@@ -55,6 +58,8 @@ def words_for(selector: ResourceSelector) -> frozenset[str]:
     for group, kinds in _WELL_KNOWN.items():
         if selector.group in (None, group):
             words.update(word for names in kinds if name in names.split() for word in names.split())
+    if selector.group == "":
+        words |= _SHORT
     return frozenset(word for word in words if word)
 
 

@@ -88,7 +88,7 @@ def outcome(folder, source):
     finally:
         process.kill()
         process.wait(10)
-    assert "Got SIGTERM" in (folder / "output").read_text()
+    assert "Stopping on SIGTERM" in (folder / "output").read_text()
     return said
 
 
@@ -99,4 +99,4 @@ def test_signals_of_a_child_are_the_childs(tmp_path, kind, loop):
     without = "import sys\nsys.modules['uvloop'] = None\n" if loop == "asyncio" else ""
     body = textwrap.dedent(KINDS[kind]).strip("\n")
     said = outcome(tmp_path, without + HEAD + "def go(name):\n" + textwrap.indent(body, "    "))
-    assert "RESULT [1, 4]" in said and "Got SIG" not in said
+    assert "RESULT [1, 4]" in said and "Stopping on" not in said

@@ -317,7 +317,7 @@ def test_the_second_signal_ends_it_at_once(folder):
     with started(folder, "run", "handlers.py", "--embedded", "--apply", "manifests.yaml") as process:
         wait_for(folder, "in\n")
         process.send_signal(signal.SIGINT)
-        wait_for(folder, "Got SIGINT")
+        wait_for(folder, "Stopping on SIGINT")
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 128 + signal.SIGINT
     assert "shut down" not in (folder / "output").read_text()

@@ -54,6 +54,7 @@ def problems(resource, name, **options):
         (("example.com", "v1", "analyses"), "analysis"),
         (("example.com", "v1", "sheep"), "sheep"),
         (("v1", "configmaps"), "cm"),
+        (("v1", "secrets"), "cm"),
         (("v1", "configmaps"), "config_map"),
         (("pods",), "po"),
         (("svc",), "service"),
