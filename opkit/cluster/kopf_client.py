@@ -1,8 +1,8 @@
 """
 Authenticated requests by kopf's client.
 
-With `kopf_sessions`, the only module that imports kopf's private parts: its login handlers (with all of kopf's ways to
-log in), its requests, and its patterns of namespaces. When to log in again, and what to try again, is decided here.
+Beside `kopf_sessions`, the only module that imports kopf's private parts: its login handlers (with all of kopf's ways
+to log in), its requests, and its patterns of namespaces. When to log in again, and what to try again, is decided here.
 tests/cluster/test_kopf_contract.py names what is missing when a new kopf changes one of them.
 """
 

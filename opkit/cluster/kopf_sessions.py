@@ -2,7 +2,7 @@
 kopf's sessions: connections to the API server, one for each of the credentials in use.
 
 Takes credentials; gives sessions. Those of credentials that were replaced are closed when what they are at has come to
-its end, so that no write is lost. With `kopf_client`, the only module that imports kopf's private parts.
+its end, so that no write is lost. Beside `kopf_client`, the only module that imports kopf's private parts.
 """
 
 from __future__ import annotations
