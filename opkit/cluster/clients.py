@@ -40,7 +40,7 @@ def make_client(library: str, source: ConnectionInfo | LiveCredentials) -> Any:
         return makers[library](followed)
     except ImportError as error:
         raise CredentialsError(
-            f"a handler asks for a client of {library}, which is not installed: pip install 'opkit[{library}]'"
+            f"a handler asks for a client of {library}, which is not installed: pip install 'opkit-k8s[{library}]'"
         ) from error
 
 
