@@ -18,6 +18,7 @@ import click
 from opkit import health
 from opkit.cli.children import children_hear_their_own_signals
 from opkit.cli.connecting import chosen_cluster
+from opkit.cli.ending import wait_for_threads
 from opkit.cli.failure import Failure, told_plainly
 from opkit.cli.idle import IdleWatch
 from opkit.cli.loading import load
@@ -145,7 +146,9 @@ def run(
         server = _embedded(applied, data) if embedded else None
         status = runner.run(_run(operator, idle, server=server, doors=doors))
         unstoppable = runner.run(_cancel_tasks())
-        _leave_if_stuck([f"{what} still runs in a thread" for what in operator.stuck()] + unstoppable, status)
+        threads = wait_for_threads(operator.grace_left)
+        named = operator.stuck() or threads
+        _leave_if_stuck([f"{what} still runs in a thread" for what in named] + unstoppable, status)
     return status
 
 

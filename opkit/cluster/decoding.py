@@ -1,8 +1,8 @@
 """
 Decoding: from the bytes of an answer, or of a line of a watch, to values.
 
-Takes bytes, gives what they stand for, or raises `ValueError`. With the extra `opkit-k8s[orjson]` it takes that library,
-which needs half the time and shares the keys of all objects; what it refuses, such as half of a surrogate pair, is left
+Takes bytes, gives what they stand for, or raises `ValueError`. With the extra `orjson` it takes that library, which
+needs half the time and shares the keys of all objects; what it refuses, such as half of a surrogate pair, is left
 to the standard library.
 """
 

@@ -370,3 +370,33 @@ def test_liveness_and_triggers(folder):
         wait_for(folder, "(MANUAL)")
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
+
+
+HANGING = {
+    "asyncs-thread": "@opkit.reconcile('v1', 'namespaces')\nasync def go():\n    print('in', flush=True)\n"
+    "    await asyncio.to_thread(time.sleep, 60)\n",
+    "own-thread": "@opkit.reconcile('v1', 'namespaces')\nasync def go():\n    print('in', flush=True)\n"
+    "    threading.Thread(target=time.sleep, args=(60,)).start()\n",
+    "poll": "@opkit.poll(of=('v1', 'namespaces'), interval=60)\ndef look():\n"
+    "    print('in', flush=True)\n    time.sleep(60)\n",
+    "startup": "@opkit.startup()\ndef begin():\n    print('in', flush=True)\n    time.sleep(60)\n",
+    "retried-startup": "@opkit.startup()\ndef begin():\n    print('in', flush=True)\n"
+    "    raise opkit.TemporaryError('not yet', delay=0.1)\n",
+    "shutdown": "@opkit.reconcile('v1', 'namespaces')\nasync def go():\n    print('in', flush=True)\n"
+    "@opkit.shutdown()\ndef end():\n    time.sleep(60)\n",
+    "login": "@opkit.login()\ndef enter(**_):\n    print('in', flush=True)\n    time.sleep(60)\n",
+}
+
+
+@pytest.mark.parametrize("what", HANGING)
+def test_whatever_hangs_the_process_ends(folder, what):
+    """A second after the grace at most (and some, on a busy machine), named, with exit status 0."""
+    head = "import asyncio, threading, time\nimport opkit\n@opkit.startup()\ndef configure(settings):\n"
+    code = f"{head}    settings.shutdown.grace = 1\n{HANGING[what]}"
+    if "opkit.reconcile" not in code:
+        code += "@opkit.reconcile('v1', 'namespaces')\nasync def go(): ...\n"
+    (folder / "handlers.py").write_text(code)
+    with started(folder, "run", "handlers.py", "--embedded") as process:
+        wait_for(folder, "in\n")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
