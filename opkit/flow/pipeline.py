@@ -154,7 +154,7 @@ class Pipeline:
             wants=self.sieve.wants,
             read=self.store.get,
             matches=self.view.matches,
-            admits=self.sieve.admits,
+            admits=self.sieve.admits if controller.when is not None else None,
             is_wanted=self._is_wanted,
             make_run=self._make_run,
             send_patch=self.results.send_patch,
@@ -220,9 +220,7 @@ class Pipeline:
             change.uid, self._runtime.clock.now(), triggers,
             generation=metadata(change.body).get("generation"), body=change.body, afresh=begins_deletion,
         )  # fmt: skip
-        if self.add(request):
-            self.sieve.seen(change.uid)
-        else:
+        if not self.add(request):
             self.sieve.dropped(change)
 
     def add(self, request: Request) -> bool:
@@ -304,7 +302,7 @@ class Pipeline:
     def _make_run(self, raw: Raw, request: Request, reason: DeleteReason | None) -> Run:
         return Run(
             raw=raw,
-            resource=self._resource_of(raw),
+            resource=self._shared.resource if self._shared.before is None else self._resource_of(raw),
             controller=self.name,
             settings=self._runtime.settings,
             attempt=request.attempt,

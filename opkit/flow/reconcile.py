@@ -52,7 +52,7 @@ class Reconciler:
         wants: Callable[[Finalizer, Raw], bool],
         read: Callable[[str], Raw | None],
         matches: Callable[[Raw], bool],
-        admits: Callable[[Raw], Verdict],
+        admits: Callable[[Raw], Verdict] | None,
         is_wanted: Callable[[Raw], bool],
         make_run: MakeRun,
         send_patch: Callable[[Run], Any],
@@ -81,21 +81,19 @@ class Reconciler:
         raw = self._read(request.key)
         if raw is None:
             return skipped("the object is gone")
-        # What a failure of this run stands for: a change of another generation starts afresh.
-        request.generation = metadata(raw).get("generation")
         if not self._matches(raw):
             return skipped("the selector does not match any more")
-        if not is_deleting(raw):
-            verdict = self._admits(raw)
-            if not verdict.accepted:
-                return Report(Outcome.SKIPPED, why=f"refused by {verdict.by}", refused_by=verdict.by)
-            if self._attaches:
-                attached = await self._attach(raw)
-                if isinstance(attached, Report):
-                    return attached
-                raw = attached
         if is_deleting(raw):
             return await self.finalize(raw, request)
+        if self._admits is not None and not (verdict := self._admits(raw)).accepted:
+            return Report(Outcome.SKIPPED, why=f"refused by {verdict.by}", refused_by=verdict.by)
+        if self._attaches:
+            attached = await self._attach(raw)
+            if isinstance(attached, Report):
+                return attached
+            raw = attached
+            if is_deleting(raw):
+                return await self.finalize(raw, request)
         return await self._call(self._steps.reconcile, self._make_run(raw, request, None), self._steps.timeout)
 
     async def _attach(self, raw: Raw) -> Raw | Report:

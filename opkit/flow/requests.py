@@ -62,7 +62,12 @@ def merge(waiting: Request, arriving: Request) -> bool:
     may run the object early, once; it keeps the attempt and the time of the retry (semantics: 6).
     """
     before = waiting.due
-    if waiting.attempt == 1 == arriving.attempt and not waiting.in_backoff and not arriving.in_backoff:
+    if (
+        waiting.attempt == 1 == arriving.attempt
+        and waiting.retry_due is None is arriving.retry_due
+        and Trigger.RETRY not in waiting.triggers
+        and Trigger.RETRY not in arriving.triggers
+    ):
         # Nobody has failed, so there is no backoff to weigh: the path of nearly every event.
         waiting.due = min(before, arriving.due)
     elif _starts_afresh(waiting, arriving):
@@ -83,8 +88,11 @@ def merge(waiting: Request, arriving: Request) -> bool:
             waiting.retry_due = arriving.retry_due
     # A finished run tells of the state that it saw; a change that came meanwhile is newer, whatever the numbers say:
     # a database that was restored counts generations from a lower one on (semantics: 13.2).
-    if arriving.generation is not None and (waiting.generation is None or not arriving.triggers.isdisjoint(CHANGES)):
-        waiting.generation = arriving.generation
+    generation = arriving.generation
+    if generation not in (None, waiting.generation) and (
+        waiting.generation is None or not arriving.triggers.isdisjoint(CHANGES)
+    ):
+        waiting.generation = generation
     waiting.triggers = _union(waiting.triggers, arriving.triggers)
     waiting.afresh = waiting.afresh or arriving.afresh
     if arriving.body is not None:

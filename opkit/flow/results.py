@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from opkit.cluster.body import identity
+from opkit.cluster.body import identity, metadata
 from opkit.cluster.resource import Resource
 from opkit.errors import ApiError, NotFound
 from opkit.flow.delivery import Delivery
@@ -157,6 +157,9 @@ class Results:
             self.failing.pop(request.key, None)
             return self._after_success(request, report)
         self.failing[request.key] = report.why
+        if report.run is not None:
+            # What the failure stands for is the state that was run: a change of another generation starts afresh.
+            request.generation = metadata(report.run.raw).get("generation")
         if (again := self._after_conflict(request, report)) is not None:
             return again
         return self._after_failure(request, report)

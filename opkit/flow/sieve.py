@@ -94,17 +94,20 @@ class Sieve:
                 final_state_unknown=change.final_state_unknown,
             )
         behind = self._behind.get(change.uid) if self._behind else None
-        verdict = self._judge_state(change, behind)
+        if behind is None:
+            verdict = self._judge_difference(change.body, change.old)
+        else:
+            verdict = self._judge_all_since(change, behind)
         if self._default_filters and not verdict.accepted and verdict is not _BY_DEFAULT:
             self._behind[change.uid] = behind or _Behind(change.old, dropped=False)
         return verdict
 
-    def _judge_state(self, change: Change, behind: _Behind | None) -> Verdict:
-        if behind is not None and behind.dropped:
+    def _judge_all_since(self, change: Change, behind: _Behind) -> Verdict:
+        if behind.dropped:
             # As if it came only now: filters that look for one certain difference would not find it any more.
             return self._judge_difference(change.body, behind.accepted)
         verdict = self._judge_difference(change.body, change.old)
-        if verdict is _BY_DEFAULT and behind is not None:
+        if verdict is _BY_DEFAULT:
             # Nothing by itself, but what was refused before it may pass with it: a label that had paused an object.
             return self._judge_difference(change.body, behind.accepted)
         return verdict

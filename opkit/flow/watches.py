@@ -51,6 +51,7 @@ class Watches:
         self._clusterwide = clusterwide
         self._kinds: dict[tuple[str, str], Kind] = {}
         self._served: dict[Slot, Served] = {}
+        self._found: dict[Resource, Watched] = {}
         self._running: dict[_Place, _Running] = {}
         self._links: set[tuple[Slot, str, Slot, object]] = set()
         self._gates = Gates(runtime)
@@ -61,6 +62,12 @@ class Watches:
 
     def get(self, resource: Resource) -> Watched | None:
         """The rooms of all those whom this resource serves, or its kind in whatever version there is now."""
+        found = self._found.get(resource)  # each write asks for it several times
+        if found is None and (found := self._look_up(resource)) is not None:
+            self._found[resource] = found
+        return found
+
+    def _look_up(self, resource: Resource) -> Watched | None:
         kind = [served for slot, served in self._served.items() if slot[:2] == resource.kind_key]
         found = [served for served in kind if served.resource.version == resource.version] or kind
         return found[0] if len(found) == 1 else Together(found) if found else None
@@ -134,6 +141,7 @@ class Watches:
 
     async def _adjust(self, topology: Topology) -> None:
         """Make the streams those of the topology: first end, then move, then start."""
+        self._found.clear()
         resources = self._resources(topology)
         for slot, resource in resources.items():
             self._serve(slot, resource)

@@ -101,8 +101,8 @@ def test_definition_that_was_just_applied_is_waited_for(run):
 
 def test_timeout_names_what_was_due(run):
     """After `--timeout` it ends, and says what it waited for."""
-    result = run(HANDLER.format(options="", body="raise opkit.TemporaryError('not yet', delay=4)"), "--timeout", "1")
-    assert result.returncode == 1 and "Failed: not idle within 1 s: go of default/a is due in" in result.stdout
+    result = run(HANDLER.format(options="", body="raise opkit.TemporaryError('not yet', delay=4.9)"), "--timeout", "8")
+    assert result.returncode == 1 and "Failed: not idle within 8 s: go of default/a is due in" in result.stdout
 
 
 def test_what_can_not_be_listed_ends_it(run):
