@@ -262,11 +262,6 @@ class Operator:
         if self._assembly is not None:
             self._assembly.gain_lead()
 
-    @property
-    def grace_left(self) -> float:
-        """Seconds that are left of the grace since the stop was asked for; 0 before the operator was run."""
-        return self._assembly.grace_left if self._assembly is not None else 0.0
-
     def stuck(self) -> list[str]:
         """Handlers whose threads still run after the stop: nothing can end them but the end of the process."""
         return self._assembly.stuck() if self._assembly is not None else []

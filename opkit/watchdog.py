@@ -2,8 +2,9 @@
 The watchdog: says who blocks the event loop.
 
 Takes the loop of the thread that makes it; gives a warning, once for each time that the loop does not turn for
-longer than the limit, with the handler, its object and the line where it blocks. A thread of its own, since whoever is
-blocked can't tell. Only for real time: the command line starts it, tests in virtual time have their own means.
+longer than the limit, with the handler, its object and the line where it blocks. Once there is an end to the patience,
+since a stop was asked for, it tells who has outlasted it. A thread of its own, since whoever is blocked can't tell.
+Only for real time: the command line starts it, tests in virtual time have their own means.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import os
 import sys
 import sysconfig
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
@@ -38,14 +40,27 @@ _LIBRARIES = tuple(os.path.join(sysconfig.get_path(name), "") for name in ("stdl
 _LOOP = (os.path.join("asyncio", "runners.py"), os.path.join("asyncio", "base_events.py"))
 _IDLE = ("selectors.py", *_LOOP)
 
+# Who blocks the loop, where no handler does.
+_SOMETHING = "something"
+
 
 class Watchdog:
     """Watches the loop of the current thread for the time of a `with` block."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, limit: float = LIMIT, pause: float = _PAUSE) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        limit: float = LIMIT,
+        pause: float = _PAUSE,
+        patience: Callable[[], float | None] = lambda: None,
+        give_up: Callable[[str], None] = lambda who: None,
+    ) -> None:
         self._loop = loop
         self._limit = limit
         self._pause = pause
+        self._patience = patience
+        self._give_up = give_up
         self._watched = threading.get_ident()
         self._turned = threading.Event()
         self._stopped = threading.Event()
@@ -72,24 +87,41 @@ class Watchdog:
             if turned.wait(self._limit) or self._stopped.is_set():
                 continue
             self._report()
-            while not turned.wait(self._pause) and not self._stopped.is_set():
-                pass
+            self._wait_for(turned)
+
+    def _wait_for(self, turned: threading.Event) -> None:
+        """Wait until the loop turns; for as long as there is patience, beginning with the first look that finds one."""
+        until: float | None = None
+        while not turned.wait(self._pause) and not self._stopped.is_set():
+            if until is not None and time.monotonic() >= until:
+                self._give_up(self._blocking())
+                return
+            if until is None and (patience := self._patience()) is not None:
+                until = time.monotonic() + patience
+
+    def _frames(self) -> list[FrameType]:
+        return list(_frames_in_loop(sys._current_frames().get(self._watched)))
+
+    def _blocking(self) -> str:
+        """Who blocks the loop now, and where."""
+        frames = self._frames()
+        if not frames:
+            return _SOMETHING
+        what, _ = _named(frames)
+        return f"{what}, at {_place(next((frame for frame in frames if _is_authors(frame)), frames[0]))}"
 
     def _report(self) -> None:
-        innermost = sys._current_frames().get(self._watched)
-        frames = list(_frames_in_loop(innermost))
+        frames = self._frames()
         # A process that was stopped and goes on looks late, though nothing blocks it.
         if not frames or frames[0].f_code.co_filename.endswith(_IDLE):
             return
-        handler, run = _running(frames)
-        what = handler.name if handler is not None else "something"
+        what, run = _named(frames)
         extra: dict[str, Any] = {}
         if run is not None:
             extra = {"k8s_ref": object_reference(run.raw), "controller": run.controller}
-            what = f"{what} on {f'{run.namespace}/' if run.namespace else ''}{run.name}"
         authors = next((frame for frame in frames if _is_authors(frame)), None)
         # A start on a slow machine loads modules for this long, which nobody can help.
-        level = logging.DEBUG if authors is None and handler is None else logging.WARNING
+        level = logging.DEBUG if authors is None and what == _SOMETHING else logging.WARNING
         logger.log(
             level, "The event loop has been blocked for more than %g s by %s, at %s. Nothing else runs meanwhile: "
             "await, or make it a plain function (`def`), which runs in a thread.",
@@ -105,6 +137,15 @@ def _frames_in_loop(innermost: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
         if frame is not None and frame.f_code.co_filename.endswith(_LOOP):
             return
+
+
+def _named(frames: Sequence[FrameType]) -> tuple[str, Run | None]:
+    """What is being called, for people, and its run."""
+    handler, run = _running(frames)
+    what = handler.name if handler is not None else _SOMETHING
+    if run is not None:
+        what = f"{what} on {f'{run.namespace}/' if run.namespace else ''}{run.name}"
+    return what, run
 
 
 def _running(frames: Sequence[FrameType]) -> tuple[Handler | None, Run | None]:

@@ -8,8 +8,6 @@ import functools
 import gc
 import logging
 import os
-import signal
-import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
@@ -18,11 +16,11 @@ import click
 from opkit import health
 from opkit.cli.children import children_hear_their_own_signals
 from opkit.cli.connecting import chosen_cluster
-from opkit.cli.ending import wait_for_threads
 from opkit.cli.failure import Failure, told_plainly
 from opkit.cli.idle import IdleWatch
 from opkit.cli.loading import load
 from opkit.cli.logs import LogFormat, configure
+from opkit.cli.signals import Signals, leave_behind
 from opkit.cli.summary import Summary
 from opkit.clock import Clock, LoopClock
 from opkit.errors import ApiError, CredentialsError
@@ -144,11 +142,16 @@ def run(
         stack.enter_context(children_hear_their_own_signals())
         runner = stack.enter_context(asyncio.Runner(loop_factory=_loop_factory()))
         server = _embedded(applied, data) if embedded else None
-        status = runner.run(_run(operator, idle, server=server, doors=doors))
+        signals = Signals(operator)
+        status = 1
+        try:
+            status = runner.run(_run(operator, idle, signals, server=server, doors=doors))
+        finally:
+            signals.bound_the_end(status)
         unstoppable = runner.run(_cancel_tasks())
-        threads = wait_for_threads(operator.grace_left)
-        named = operator.stuck() or threads
-        _leave_if_stuck([f"{what} still runs in a thread" for what in named] + unstoppable, status)
+        if stuck := [f"{what} still runs in a thread" for what in operator.stuck()] + unstoppable:
+            # They would be waited for for ever: threads by the interpreter, tasks by the runner.
+            leave_behind(stuck, status)
     return status
 
 
@@ -175,15 +178,15 @@ def collect_rarely() -> None:
 async def _run(
     operator: Operator,
     idle: IdleWatch | None,
+    signals: Signals,
     *,
     server: contextlib.AbstractAsyncContextManager[None] | None,
     doors: Sequence[tuple[Door, str, str]],
 ) -> int:
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, _on_signal, number, operator)
+    signals.attach(loop)
     async with contextlib.AsyncExitStack() as stack:
-        stack.enter_context(Watchdog(loop))
+        stack.enter_context(Watchdog(loop, patience=signals.patience, give_up=signals.give_up))
         if server is not None:
             await stack.enter_async_context(server)
         for door, address, what in doors:
@@ -202,16 +205,6 @@ async def _run(
     return idle.report() if idle is not None else 0
 
 
-def _on_signal(number: signal.Signals, operator: Operator) -> None:
-    """The first signal stops in order, the second at once."""
-    if operator.is_stopping:
-        logger.warning("Stopped at once by a second signal.")
-        sys.stderr.flush()
-        os._exit(128 + number)
-    logger.info("Stopping on %s: running handlers may finish; a second signal ends them.", number.name)
-    operator.stop()
-
-
 async def _cancel_tasks() -> list[str]:
     """Cancel what handlers have started and forgotten; the names of tasks that don't let themselves be cancelled."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
@@ -219,17 +212,6 @@ async def _cancel_tasks() -> list[str]:
         task.cancel()
     pending = (await asyncio.wait(tasks, timeout=_LAST_WORDS))[1] if tasks else set()
     return [f"the task {task.get_name()} refuses to be cancelled" for task in pending]
-
-
-def _leave_if_stuck(stuck: Sequence[str], status: int) -> None:
-    """What can't be cancelled would be waited for for ever: threads by the interpreter, tasks by the runner."""
-    if not stuck:
-        return
-    for what in stuck:
-        logger.warning("%s, and is left behind.", what)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
 
 
 @contextlib.asynccontextmanager

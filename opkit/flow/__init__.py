@@ -17,6 +17,7 @@ What these use:
     delivery       patches that arrive, whatever their definition becomes meanwhile
     finalizers     put on, and taken off when their handlers succeeded; `leaving`: those of objects that have left
     invocation     how a function of the author is called; `activities`: those that are not for an object
+    forks          where children end that such a function has forked
     tools          what a handler may ask for: the API, other runs, Events, secondary objects
     secondary      changes of other objects that concern primary ones; `links`: which resources those are
     polling        outside state on a timer

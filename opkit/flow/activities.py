@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from opkit.errors import OpkitError
 from opkit.flow import threads as in_threads
+from opkit.flow.forks import end_child_of
 from opkit.flow.results import describe_error, is_temporary
 from opkit.flow.stopping import Stop
 from opkit.flow.threads import Threads
@@ -51,7 +53,11 @@ async def call(
         wanted[parameter] = client(library)
     function = handler.resolve()
     if handler.is_async:
-        return await function(**wanted)
+        process = os.getpid()
+        try:
+            return await function(**wanted)
+        finally:
+            end_child_of(process)
     working = threads.start(lambda: in_threads.call(function, wanted), what or handler.name)
     result = await asyncio.shield(working)
     return await result if inspect.isawaitable(result) else result

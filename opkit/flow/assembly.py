@@ -208,11 +208,6 @@ class Assembly:
         for served in self.watches or ():
             served.resume()
 
-    @property
-    def grace_left(self) -> float:
-        """Seconds that are left of the grace since the stop was asked for."""
-        return self._stop.remaining
-
     def stuck(self) -> list[str]:
         """What still runs in threads: nothing can end it but the end of the process."""
         handlers = self.runtime.invoker.threads.working() if self.runtime is not None else []

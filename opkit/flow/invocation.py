@@ -12,6 +12,7 @@ import asyncio
 import contextvars
 import inspect
 import logging
+import os
 import threading
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Protocol
@@ -20,6 +21,7 @@ from opkit.cluster.body import Body, Meta, Raw, clone, metadata
 from opkit.cluster.resource import Resource
 from opkit.flow import threads as in_threads
 from opkit.flow.access import BlockingAccess, ClusterAccess
+from opkit.flow.forks import end_child_of
 from opkit.flow.threads import Threads
 from opkit.plan.plan import Handler
 from opkit.settings import Settings
@@ -299,6 +301,7 @@ class Invoker:
         arguments = self._arguments(handler, function, run)
         current_run.set(run)
         self._runs.add(run)
+        process = os.getpid()
         try:
             if (gate := self._gate(handler.name)) is not None:
                 await gate
@@ -314,6 +317,7 @@ class Invoker:
                 await run.cluster.calls.check()
             return result
         finally:
+            end_child_of(process)
             self._runs.discard(run)
 
     def stop_runs(self) -> None:

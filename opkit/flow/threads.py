@@ -11,8 +11,11 @@ import asyncio
 import concurrent.futures
 import contextvars
 import functools
+import os
 from collections.abc import Callable
 from typing import Any
+
+from opkit.flow.forks import end_child_of
 
 
 class Threads:
@@ -61,7 +64,10 @@ class Threads:
 
 def call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     """Call a plain function. Two exceptions can't be carried by a future: a stray `next()` would hang its run."""
+    process = os.getpid()
     try:
         return function(**arguments)
     except (StopIteration, GeneratorExit) as error:
         raise RuntimeError(f"the handler raised {type(error).__name__}") from error
+    finally:
+        end_child_of(process)

@@ -100,3 +100,58 @@ def test_signals_of_a_child_are_the_childs(tmp_path, kind, loop):
     body = textwrap.dedent(KINDS[kind]).strip("\n")
     said = outcome(tmp_path, without + HEAD + "def go(name):\n" + textwrap.indent(body, "    "))
     assert "RESULT [1, 4]" in said and "Stopping on" not in said
+
+
+FORKS = """
+def end(number):
+    ends = [lambda: sys.exit(3), lambda: sys.exit("so it is"), sys.exit, lambda: [] + 1, interrupt, lambda: None]
+    return ends[number]()
+
+def interrupt():
+    raise KeyboardInterrupt
+
+{decorator}
+{function} go(name):
+    statuses = []
+    for number in range(6):
+        if (pid := os.fork()) == 0:
+            return end(number)
+        statuses.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    print("RESULT", *statuses, flush=True)
+"""
+
+ELSEWHERE = """
+def go(name):
+    pass
+
+{function} fork_and_exit(what):
+    if (pid := os.fork()) == 0:
+        sys.exit(3)
+    print(what, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+    return {{}}
+
+@opkit.startup()
+{function} start():
+    {wait} fork_and_exit("STARTED")
+
+@opkit.poll(of="namespaces", interval=3600)
+{function} look():
+    return {wait} fork_and_exit("RESULT")
+"""
+
+
+@pytest.mark.parametrize("function", ["def", "async def"])
+def test_a_forked_child_ends_where_its_handler_ends(tmp_path, function):
+    """Nothing that leaves a handler in a child makes a second operator of it: it ends, as a program would."""
+    head, at, decorator = HEAD.rpartition("@")
+    said = outcome(tmp_path, head + FORKS.format(function=function, decorator=at + decorator.strip()))
+    assert "RESULT 3 1 0 1 1 0" in said and "so it is" in said and "TypeError" in said
+    assert said.count("RESULT") == 1 and "go failed" not in said and said.count("go succeeded") == 1
+
+
+@pytest.mark.parametrize(("function", "wait"), [("def", ""), ("async def", "await")])
+def test_a_forked_child_ends_where_any_function_ends(tmp_path, function, wait):
+    """The same for functions that are not called for one object."""
+    said = outcome(tmp_path, HEAD + ELSEWHERE.format(function=function, wait=wait))
+    assert said.count("STARTED 3") == said.count("STARTED") == 1
+    assert said.count("RESULT 3") == said.count("RESULT") > 0
