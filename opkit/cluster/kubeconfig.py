@@ -185,7 +185,20 @@ def _certificate(user: Mapping[str, Any], origin: str, *, is_checked: bool) -> d
     key_path, key_data = _file_or_data(user, "client-key", origin, is_checked=is_checked)
     if not key_path and not key_data:
         raise CredentialsError(f"{origin}: client-key (or client-key-data) is missing for its client-certificate")
+    _refuse_encrypted(key_path, key_data, origin, in_base64=is_checked)
     return {"certificate_path": path, "certificate_data": data, "key_path": key_path, "key_data": key_data}
+
+
+def _refuse_encrypted(path: str | None, data: str | None, origin: str, *, in_base64: bool) -> None:
+    """For a key that needs a password, OpenSSL would ask at the terminal, and everything would wait for the answer."""
+    if path:
+        content, field = Path(path).read_bytes(), f"client-key: {path}"
+    else:
+        raw, field = (data or "").encode(), "client-key-data"
+        content = base64.b64decode(raw) if in_base64 else raw
+    if b"ENCRYPTED" in content:
+        raise CredentialsError(f"{origin}: {field} is encrypted, and nobody can be asked for its password: name a key "
+                               "without one")  # fmt: skip
 
 
 def _file_or_data(

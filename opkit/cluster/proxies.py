@@ -21,6 +21,8 @@ def checked_proxy(url: str, origin: str) -> str:
     try:
         parts = urllib.parse.urlsplit(url)
         scheme, host, _port = parts.scheme, parts.hostname, parts.port
+        if any(letter.isspace() for letter in url):
+            raise ValueError
     except ValueError:
         raise CredentialsError(f"{origin} is no address of a proxy: write it as http://HOST:PORT") from None
     if scheme.startswith("socks"):

@@ -533,3 +533,25 @@ def test_a_stamp_without_a_zone_is_utc(ask):
     """Whatever the zone of this machine."""
     _, found = ask(status={"token": "t", "expirationTimestamp": "2030-01-01T00:00:10.123456789"})
     assert found.expiration.utcoffset() == datetime.timedelta(0)
+
+
+ENCRYPTED = ["-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIIB", "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n"]
+
+
+@pytest.mark.parametrize("key", ENCRYPTED, ids=["pkcs8", "traditional"])
+@pytest.mark.parametrize("place", ["file", "data", "plugin"])
+def test_a_key_that_needs_a_password_is_refused(write, tmp_path, place, key):
+    """Else the password is asked for at the terminal, and the whole operator waits for it."""
+    (tmp_path / "key").write_text(key)
+    user = {"client-certificate-data": IN_BASE64}
+    if place == "file":
+        user["client-key"] = str(tmp_path / "key")
+    elif place == "data":
+        user["client-key-data"] = base64.b64encode(key.encode()).decode()
+    else:
+        status = {"clientCertificateData": AUTHORITY, "clientKeyData": key}
+        user = {"exec": plugin(tmp_path, f"print({json.dumps(json.dumps({'status': status}))})")}
+    write(a=config(user))
+    with pytest.raises(CredentialsError, match=r"client-key.* is encrypted") as caught:
+        kubeconfig.load()
+    assert "BEGIN" not in str(caught.value)

@@ -36,6 +36,8 @@ def test_a_proxy_that_can_be_used(url):
         ("http://p:secret", "no address of a proxy"),
         ("http://p:99999", "no address of a proxy"),
         ("http://[::1", "no address of a proxy"),
+        ("http://a b:1", "no address of a proxy"),
+        ("http://p:1\n", "no address of a proxy"),
     ],
 )
 def test_a_proxy_that_can_not_be_used_is_refused(url, expected):
