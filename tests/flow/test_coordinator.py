@@ -358,3 +358,21 @@ def test_any_history_keeps_the_promises(history, limit, seed, outcome):
         assert runs[which] and runs[which][-1] >= at
     assert shop.coordinator.statistics().running == shop.coordinator.statistics().waiting == 0
     loop.close()
+
+
+def test_a_timer_that_fires_too_early_is_set_again(loop):
+    """Loops may fire within their clock's resolution before the time: nothing is due yet, and nothing is lost."""
+
+    class Early(LoopClock):
+        def call_at(self, when, *args):
+            return super().call_at(when - 0.25 if when - self.now() > 0.5 else when, *args)
+
+    async def build():
+        return Coordinator(clock=Early(), limit=2)
+
+    task = loop.create_task(build())
+    loop.run_now()
+    shop = Workshop(loop, task.result())
+    shop.add(shop.lane("a"), "x", delay=10)
+    loop.run_until(100)
+    assert shop.started == [(10, "a", "x")]

@@ -84,12 +84,14 @@ def test_only_objects_that_its_condition_accepts_get_one(webapps, registry):
 
 @pytest.mark.parametrize("status", [409, 422])
 def test_attaching_is_tried_again_on_the_fresh_object(webapps, status):
-    """Somebody wrote in between: the handler still runs once."""
+    """Somebody wrote in between: that costs no time, and the handler still runs once."""
     op = webapps(finalizers=[cleanup])
     op.fail("patch", "webapps").once(status=status)
     web = op.add("webapps", "shop")
+    op.drain()
+    assert finalizers_of(op, web) == [OURS] and [call.at for call in op.calls("nothing")] == [0]
     op.settle()
-    assert finalizers_of(op, web) == [OURS] and len(op.calls("nothing")) == 1
+    assert len(op.calls("nothing")) == 1
 
 
 def test_a_foreign_finalizer_that_came_in_between_survives_the_attaching(webapps):
@@ -114,14 +116,84 @@ def test_an_object_that_goes_while_it_is_attached_is_quiet(webapps):
     assert not op.calls() and not op.scheduled()
 
 
-def test_a_conflict_and_then_a_404_is_quiet_too(webapps):
-    """Gone in the middle of the handling of a conflict."""
+def test_a_conflict_and_then_a_404_is_quiet_too(webapps, caplog):
+    """Gone in the middle of the handling of a conflict: no failure, no retry, not a word."""
     op = webapps(finalizers=[cleanup])
     op.fail("patch", "webapps").once(status=409)
-    op.fail("get", "webapps").once(status=404)
-    op.add("webapps", "shop")
+    op.fail("get", "webapps").delay(5)
+    web = op.add("webapps", "shop")
     op.drain()
-    assert not op.calls()
+    op.delete(web)
+    op.advance(5)
+    assert [one["why"] for one in op.explain(web) if one["what"] == "dropped"] == [
+        "the object went away before its finalizer was attached"
+    ]
+    op.advance(600)
+    assert not op.calls() and not op.scheduled()
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
+
+
+@pytest.mark.parametrize("refused", ["attaching", "removal"])
+def test_a_conflict_and_then_a_404_that_names_no_object_is_no_end(webapps, refused):
+    """Whether the object is there could not be asked: what was to be done is tried again later."""
+    op = webapps(finalizers=[cleanup], settings=STEADY)
+    if refused == "removal":
+        web = op.add("webapps", "shop")
+        op.settle()
+    op.fail("patch", "webapps").once(status=409)
+    op.fail("get", "webapps").once(status=404)
+    if refused == "removal":
+        op.delete(web)
+        op.drain()
+        assert finalizers_of(op, web) == [OURS] and len(op.scheduled(web)) == 1
+        op.settle()
+        assert not op.exists(web) and len(op.calls("cleanup")) == 1
+    else:
+        web = op.add("webapps", "shop")
+        op.drain()
+        assert not op.calls() and len(op.scheduled(web)) == 1
+        op.settle()
+        assert [call.at for call in op.calls("nothing")] == [1]
+
+
+def test_a_404_that_names_no_object_is_a_failure_of_the_attaching(webapps):
+    """A server that starts may not know the path yet: that is retried, and the object is run all the same."""
+    op = webapps(finalizers=[cleanup], settings=STEADY)
+    op.fail("patch", "webapps").once(status=404)
+    web = op.add("webapps", "shop")
+    op.drain()
+    assert not op.calls() and len(op.scheduled(web)) == 1
+    op.settle()
+    assert finalizers_of(op, web) == [OURS] and [call.at for call in op.calls("nothing")] == [1]
+
+
+def test_a_404_that_names_no_object_does_not_end_a_removal(webapps):
+    """The finalizer still stands there: its removal is tried again, without the cleanup."""
+    op = webapps(finalizers=[cleanup], settings=STEADY)
+    web = op.add("webapps", "shop")
+    op.settle()
+    op.delete(web)
+    op.fail("patch", "webapps").once(status=404)
+    op.drain()
+    assert finalizers_of(op, web) == [OURS] and len(op.scheduled(web)) == 1
+    op.settle()
+    assert len(op.calls("cleanup")) == 1 and not op.exists(web)
+
+
+def test_a_removal_that_comes_too_late_leaves_a_namesake_alone(webapps):
+    """The patch is for just the object whose cleanup has succeeded, also where the lists look the same."""
+    op = webapps(finalizers=[cleanup])
+    web = op.add("webapps", "shop", finalizers=[OURS])
+    op.settle()
+    op.delete(web)
+    op.fail("patch", "webapps").delay(5)
+    op.drain()
+    op.modify(web, {"metadata": {"finalizers": []}})
+    op.drain()
+    again = op.add("webapps", "shop", finalizers=[OURS])
+    before = op.get(again)["metadata"]["resourceVersion"]
+    op.settle()
+    assert op.now >= 5 and op.get(again)["metadata"]["resourceVersion"] == before
 
 
 def test_it_is_never_attached_while_the_object_is_being_deleted(webapps):
@@ -280,13 +352,13 @@ def test_events_during_a_long_cleanup_do_not_enter_it_again(webapps):
 
 @pytest.mark.parametrize("status", [409, 422])
 def test_a_conflict_at_the_removal_repeats_only_the_removal(webapps, status):
-    """The cleanup has succeeded and is not run again."""
+    """The cleanup has succeeded and is not run again; the removal waits for no backoff."""
     op = webapps(finalizers=[cleanup])
     web = op.add("webapps", "shop")
     op.settle()
     op.delete(web)
     op.fail("patch", "webapps").times(3, status=status)
-    op.settle()
+    op.drain()
     assert len(op.calls("cleanup")) == 1 and not op.exists(web)
 
 

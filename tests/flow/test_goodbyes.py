@@ -208,3 +208,15 @@ def test_the_patch_of_one_that_lives_on_is_sent_and_that_of_one_that_is_gone_is_
     op.settle()
     assert op.get(leaving).status == {"left": True}
     assert caplog.text.count("has a patch for an object that is gone") == 1
+
+
+def test_what_comes_back_while_it_is_asked_why_it_left_is_told_nothing(story):
+    """The goodbye would undo what the next run does, however late the server answers."""
+    one = story("per-controller")
+    web = one.add()
+    one.op.fail("get", "webs").delay(5)
+    one.label(web, "no")
+    one.op.advance(1)
+    one.label(web, "yes")
+    one.op.settle()
+    assert one.op.now >= 5 and one.told == ["run", "run"]

@@ -1,5 +1,7 @@
 """What a process does that does not lead, also with what it comes to know of only then."""
 
+import asyncio
+
 import pytest
 
 import opkit
@@ -150,3 +152,44 @@ def test_no_event_is_posted_without_the_lead(event_injector, registry):
     op.lose_leadership()
     op.advance(60)
     assert [one["involvedObject"]["name"] for one in op.list("events")] in ([], ["a"])
+
+
+def test_a_run_that_ends_with_the_lead_is_no_failure_of_its_handler(event_injector, registry, outcomes):
+    """It was cancelled by opkit: no failure, no retry, and it runs again once the lead is back."""
+
+    @opkit.reconcile(*PRIMARY, registry=registry)
+    async def reconcile():
+        await asyncio.sleep(100)
+
+    op = event_injector(registry)
+    web = op.add("webs", "a")
+    op.advance(10)
+    op.lose_leadership()
+    op.advance(60)
+    assert outcomes(op) == ["cancelled"] and not op.scheduled(web)
+    assert not [one for one in op.explain(web) if one["what"] == "run"]
+    op.gain_leadership()
+    op.advance(200)
+    assert outcomes(op) == ["cancelled", "success"]
+
+
+def test_nothing_is_deleted_without_the_lead(event_injector, registry):
+    """A deletion passes the fence of all writes: by a handler that goes on although it was cancelled."""
+    refused = []
+
+    @opkit.reconcile(*PRIMARY, registry=registry)
+    async def reconcile(cluster, name):
+        try:
+            await asyncio.sleep(100)
+        finally:
+            try:
+                await cluster.delete("webs", name)
+            except opkit.Forbidden as error:
+                refused.append(error)
+
+    op = event_injector(registry)
+    web = op.add("webs", "a")
+    op.advance(10)
+    op.lose_leadership()
+    op.advance(60)
+    assert len(refused) == 1 and op.exists(web)

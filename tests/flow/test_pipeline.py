@@ -125,11 +125,12 @@ def test_the_requeue_of_a_run_whose_object_went_meanwhile_is_dropped(webapps):
 
 
 def test_nothing_is_left_of_an_object_that_is_gone(webapps):
-    """Requests, attempts, memos, decisions, finalizers: all numbers are zero."""
+    """Requests, attempts, memos, decisions, own writes: all numbers are zero."""
     refuse = []
 
-    async def reconcile(memo, name, requeue):
+    async def reconcile(memo, name, requeue, patch):
         memo["big"] = "x" * 1000
+        patch.status["seen"] = True
         requeue(after=50)
         if name.endswith("3"):
             raise RuntimeError
@@ -150,7 +151,7 @@ def test_nothing_is_left_of_an_object_that_is_gone(webapps):
     left = {
         "waiting": served.coordinator.statistics().waiting, "memos": len(served._shared.memos),
         "decisions": len(served.journal), "failing": len(served.failing()), "runs": len(pipeline.results.last_run),
-        "objects": pipeline.store.statistics().objects,
+        "objects": pipeline.store.statistics().objects, "writes": len(served._writing),
     }  # fmt: skip
     assert left == dict.fromkeys(left, 0)
 

@@ -1,5 +1,7 @@
 """Polls: outside state on a timer."""
 
+import asyncio
+
 import pytest
 
 import opkit
@@ -349,3 +351,53 @@ def test_what_a_poll_forgets_to_await_fails_it(event_injector, registry, reconci
     op = event_injector(registry)
     op.settle()
     assert "cluster.list(...): called without `await`" in op._process.operator.polls()["look"]
+
+
+@pytest.mark.parametrize("each", [True, False])
+def test_what_is_not_served_any_more_is_not_polled(event_injector, registry, reconciled, each):
+    """Its definition is gone; when it comes back, so do the polls."""
+    polled = []
+
+    async def of_all():
+        polled.append(op.now)
+        return {}
+
+    async def of_each(name):
+        polled.append(op.now)
+
+    opkit.poll(of=PRIMARY, interval=10, each=each, registry=registry)(of_each if each else of_all)
+    op = event_injector(registry)
+    op.add("webs", "a")
+    op.advance(30)
+    assert polled
+    op.delete(("customresourcedefinitions", "webs.example.com"))
+    op.advance(30)
+    polled.clear()
+    op.advance(100)
+    assert polled == []
+
+
+@pytest.mark.parametrize("takes", [0, 5], ids=["between-polls", "during-a-poll"])
+@pytest.mark.parametrize("each", [True, False])
+def test_a_run_does_not_bring_a_failing_poll_forward(event_injector, registry, reconciled, each, takes):
+    """It backs off, whatever happens to the objects meanwhile."""
+    polled = []
+
+    async def fail():
+        polled.append(op.now)
+        await asyncio.sleep(takes)
+        raise OSError("down")
+
+    async def of_each(name):
+        await fail()
+
+    opkit.poll(of=PRIMARY, interval=100, each=each, registry=registry)(of_each if each else fail)
+    op = event_injector(registry)
+    web = op.add("webs", "a", spec={"n": 1})
+    op.advance(2)
+    assert len(polled) == 1
+    op.modify(web, {"spec": {"n": 2}})
+    op.advance(190)
+    assert len(reconciled) == 2 and len(polled) == 1
+    op.advance(30)
+    assert len(polled) == 2

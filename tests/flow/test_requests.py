@@ -180,3 +180,28 @@ def test_a_backoff_of_the_first_attempt_is_overtaken_once_too():
         lambda: request(60, RETRY, overtaken=True, generation=1), lambda: request(1, MODIFIED, generation=1)
     ):
         assert left.due == 60
+
+
+def test_an_explicit_wish_is_not_the_one_early_run_of_a_backoff():
+    """Events keep theirs: the run that a person asks for takes nothing from them."""
+    for left in both_ways(lambda: request(100, RETRY, attempt=3), lambda: request(10, MANUAL)):
+        assert (left.due, left.retry_due, left.overtaken) == (10, 100, False)
+
+
+@pytest.mark.parametrize("generations", [(2, None), (None, 2)], ids=["change-has-none", "failed-has-none"])
+def test_where_one_has_no_generation_there_is_no_new_one(generations):
+    """Nothing tells that a change is news to the failed runs: they keep their attempts and their backoff."""
+    failed, change = generations
+    for left in both_ways(
+        lambda: request(100, RETRY, attempt=3, generation=failed), lambda: request(0, MODIFIED, generation=change)
+    ):
+        assert (left.attempt, left.retry_due, left.overtaken) == (3, 100, True)
+
+
+def test_the_time_of_the_retry_stays_however_often_it_is_overtaken():
+    """By the one early run that an event has, and by wishes before and after it."""
+    left, _ = merged(request(100, RETRY, attempt=3), request(10, MODIFIED))
+    for wish in (request(5, MANUAL), request(20, MODIFIED), request(50, REQUEUE)):
+        left, _ = merged(left, wish)
+        assert (left.due, left.retry_due) == (min(10, left.due), 100)
+    assert left.due == 5

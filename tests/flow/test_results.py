@@ -663,3 +663,14 @@ def test_an_authors_own_delay_is_no_new_right_to_come_forward(event_injector, re
         op.modify(config, {"metadata": {"labels": {"n": str(number)}}})
         op.drain()
     assert len(op.calls()) == 2
+
+
+def test_what_was_given_up_is_run_once_for_an_event_and_given_up_again(scripted):
+    """The attempts are spent: an event that is nothing new brings no retries of its own."""
+    op = scripted(FAILED, strategy=opkit.ReconcileStrategy.BY_RESOURCE_VERSION,
+                  settings=settings(Retry(jitter=0, attempts=2), resync=10_000))  # fmt: skip
+    op.settle()
+    op.modify(op.web, {"metadata": {"labels": {"a": "1"}}})
+    op.advance(1000)
+    assert op.script.attempts() == [1, 2, 3]
+    assert [one.trigger for one in op.scheduled()] == [{Trigger.RESYNC}]

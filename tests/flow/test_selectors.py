@@ -397,3 +397,92 @@ def test_a_late_stream_makes_no_patch_superfluous(lagging, position):
     late.release()
     op.drain()
     assert op.get(web).status == {"plain": 1, "selected": 1}
+
+
+def test_leaving_a_field_selector_is_no_deletion(event_injector, registry):
+    """The server shows it as one: the delete handler is told what it is."""
+    told = []
+
+    @opkit.reconcile("v1", "pods", field_selector="status.phase=Running", registry=registry)
+    async def reconcile():
+        pass
+
+    @opkit.delete("v1", "pods", registry=registry)
+    async def gone(reason):
+        told.append(str(reason))
+
+    op = event_injector(registry)
+    pod = op.add("pods", "a", spec={"containers": [{"name": "c", "image": "i"}]}, status={"phase": "Running"})
+    op.settle()
+    assert len(op.calls("reconcile")) == 1
+    op.modify_status(pod, {"phase": "Succeeded"})
+    op.settle()
+    assert told == [str(opkit.DeleteReason.LEFT_SELECTOR)]
+
+
+@BOTH
+def test_finalizers_of_what_has_left_are_taken_off_with_a_growing_backoff(event_injector, registry, strategy):
+    """A cleanup that fails for good is not called at one and the same pace for ever."""
+
+    @opkit.reconcile(*WIDGETS, label_selector="managed", registry=registry)
+    async def managed():
+        pass
+
+    @opkit.finalizer(*WIDGETS, registry=registry)
+    async def clean():
+        raise OSError("down")
+
+    settings = settings_for(strategy, finalizers__on_leave=OnLeave.FINALIZE)
+    settings.retry = opkit.Retry(initial=1, factor=2, jitter=0)
+    op = event_injector(registry, settings)
+    web = op.add("widgets", "a", labels={"managed": ""})
+    op.settle()
+    start = op.now
+    op.modify(web, {"metadata": {"labels": {"managed": None}}})
+    op.advance(20)
+    assert [call.at - start for call in op.calls("clean")] == [0, 1, 3, 7, 15]
+
+
+def test_what_leaves_one_watch_and_stays_in_another_is_not_forgotten(event_injector, registry):
+    """A cleanup that is done is not done again, and the author's values stay."""
+    memos = []
+
+    @opkit.reconcile(*WIDGETS, label_selector="managed", registry=registry)
+    async def managed(memo):
+        memo["by"] = "managed"
+
+    @opkit.reconcile(*WIDGETS, label_selector="other", registry=registry)
+    async def other(memo):
+        memos.append(memo.get("by"))
+
+    @opkit.delete(*WIDGETS, controller="managed", registry=registry)
+    async def gone():
+        pass
+
+    @opkit.finalizer(*WIDGETS, registry=registry)
+    async def clean():
+        pass
+
+    settings = settings_for(WatchStrategy.PER_CONTROLLER)
+    settings.retry = opkit.Retry(initial=10, jitter=0)
+    op = event_injector(registry, settings)
+    web = op.add("widgets", "a", labels={"managed": "", "other": ""})
+    op.settle()
+    op.fail("patch", "widgets").times(2, status=500)
+    op.delete(web)
+    op.advance(1)
+    assert op.exists(web) and len(op.calls("clean")) == 1
+    op.modify(web, {"metadata": {"labels": {"managed": None}}})
+    op.settle()
+    assert not op.exists(web) and len(op.calls("clean")) == 1
+
+    stays = op.add("widgets", "b", labels={"managed": "", "other": ""})
+    op.settle()
+    memos.clear()
+    op.modify(stays, {"metadata": {"labels": {"managed": None}}})
+    op.settle()
+    assert op.calls("gone", stays)
+    memos.clear()
+    op.modify(stays, {"spec": {"n": 2}})
+    op.settle()
+    assert memos == ["managed"]

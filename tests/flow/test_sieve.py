@@ -7,6 +7,9 @@ import pytest
 
 import opkit
 from opkit import ReconcileStrategy
+from opkit.flow.sieve import Sieve
+from opkit.flow.store import Change, ChangeType
+from opkit.plan.plan import Filters
 
 BY_VERSION = ReconcileStrategy.BY_RESOURCE_VERSION
 BY_GENERATION = ReconcileStrategy.BY_GENERATION
@@ -565,3 +568,45 @@ def test_a_status_write_during_a_deletion_still_meets_the_filters(webapps):
     op.modify_status(web, {"phase": "Terminating"})
     op.drain()
     assert len(op.calls("cleanup")) == 1
+
+
+# What has led to no run is compared with what was accepted last.
+
+
+def moved_by_ten(new, old):
+    return abs(new["data"]["n"] - old["data"]["n"]) >= 10
+
+
+@pytest.fixture
+def sieve():
+    """A sieve that accepts steps of ten, and a way to show it one body after the other."""
+    sieve = Sieve(
+        controller="c", filters=Filters(update=opkit.filter.update(moved_by_ten)), strategy=BY_GENERATION, now=float
+    )
+
+    def body(n, generation):
+        return {"metadata": {"name": "a", "uid": "u", "generation": generation}, "data": {"n": n}}
+
+    def show(*states):
+        bodies = [body(*state) for state in states]
+        return [Change(ChangeType.UPDATED, "u", new, old) for old, new in itertools.pairwise(bodies)]
+
+    return sieve, show
+
+
+def test_several_refused_steps_are_measured_from_the_body_that_was_accepted_last(sieve):
+    """Not from the last refused one: the next change, which is nothing by itself, brings what they add up to."""
+    one, show = sieve
+    verdicts = [one.judge(change).accepted for change in show((0, 1), (6, 2), (12, 3), (12, 3))]
+    assert verdicts == [False, False, True]
+
+
+def test_what_no_queue_took_is_measured_from_the_body_that_was_accepted_last(sieve):
+    """Also where a refused change came before it."""
+    one, show = sieve
+    refused, accepted, later = show((0, 1), (6, 2), (16, 3), (14, 4))
+    assert [one.judge(refused).accepted, one.judge(accepted).accepted] == [False, True]
+    one.dropped(accepted)
+    assert one.lost() == ["u"] and one.judge(later).accepted
+    one.seen("u")
+    assert one.lost() == [] and not one.judge(later).accepted

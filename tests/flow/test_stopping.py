@@ -214,3 +214,28 @@ def test_what_bounded_work_raises_comes_through(loop):
     task = loop.create_task(main())
     loop.run_until(100)
     assert task.exception() is None
+
+
+def test_work_that_nobody_waits_for_any_more_is_cancelled(loop):
+    """Who cancels the waiting, cancels the work, and goes on when that has ended."""
+    events = []
+
+    async def work():
+        try:
+            await asyncio.sleep(1000)
+        except asyncio.CancelledError:
+            await asyncio.sleep(1)
+            events.append(("cancelled", loop.time()))
+            raise
+
+    async def wait():
+        try:
+            await Stop(LoopClock(), lambda: 5.0).bound(work(), "the work")
+        finally:
+            events.append(("over", loop.time()))
+
+    task = loop.create_task(wait())
+    loop.run_until(10)
+    task.cancel()
+    loop.run_until(100)
+    assert task.cancelled() and events == [("cancelled", 11), ("over", 11)]

@@ -483,3 +483,51 @@ def test_the_addition_of_what_was_created_here_is_an_echo(store):
     assert store.get("u1") is None
     changes = store.apply(None, [("ADDED", body(version="5")), ("MODIFIED", body(version="6"))])
     assert [change.origin for change in changes] == ["me", None]
+
+
+def test_what_was_created_here_and_changed_before_it_was_shown_is_no_echo(store):
+    """The addition shows a version that somebody else has made of it."""
+    store.begin_write("a", "default")
+    store.end_write("a", "default", body(version="5"), origin="me", created=True)
+    (added,) = store.apply(None, [("ADDED", body(version="6"))])
+    assert added.origin is None and store.statistics().expected_echoes == 0
+
+
+def test_objects_that_are_created_here_and_never_shown_are_not_remembered_for_ever(store):
+    """A selector may not show them: the last ten thousand are known, the others' additions are anybody's."""
+    for n in range(10_001):
+        store.begin_write(f"o{n}", "default")
+        store.end_write(f"o{n}", "default", body(f"o{n}", f"u{n}"), origin="me", created=True)
+    assert store.statistics().expected_echoes == 10_000
+    changes = store.apply(None, [("ADDED", body("o0", "u0")), ("ADDED", body("o10000", "u10000"))])
+    assert [change.origin for change in changes] == [None, "me"]
+
+
+def test_objects_without_a_version_are_compared_with_nothing(store):
+    """Two that have none need not be the same: each event of them is an update."""
+    listed(store, body(version=None, spec={"n": 1}))
+    changes = store.apply(None, [("MODIFIED", body(version=None, spec={"n": 2}))])
+    assert kinds(changes) == [("UPDATED", "u1")] and store.get("u1")["spec"] == {"n": 2}
+
+
+def test_what_vanishes_is_told_with_its_newest_body(store):
+    """An own write whose event has not come is a part of what is known of it."""
+    listed(store, body(version="1"))
+    store.begin_write("a", "default")
+    store.end_write("a", "default", body(version="2", status={"ok": True}), origin="me")
+    (gone,) = listed(store)
+    assert gone.final_state_unknown and gone.body["status"] == {"ok": True}
+    assert gone.old["metadata"]["resourceVersion"] == "1"
+
+
+def test_what_was_held_back_in_a_scope_that_is_dropped_is_over(store):
+    """The end of a write revives nothing there; what another scope held back still comes."""
+    listed(store, body("a", "u1", namespace="n1"), scope="n1")
+    store.begin_write("a", "n1")
+    store.begin_write("a", "n2")
+    store.apply("n1", [("MODIFIED", body("a", "u1", "2", namespace="n1"))])
+    store.apply("n2", [("ADDED", body("a", "u2", "3", namespace="n2"))])
+    assert kinds(store.drop("n1")) == [("DELETED", "u1")]
+    assert not store.end_write("a", "n1", None)
+    assert kinds(store.end_write("a", "n2", None)) == [("ADDED", "u2")]
+    assert list(store) == ["u2"]

@@ -168,3 +168,52 @@ def test_a_process_that_does_not_lead_writes_nothing(webapps):
     op.lose_leadership()
     op.advance(10)
     assert len(errors) == 1 and op.get("webapps", "shop").spec == {"n": 1}
+
+
+def test_a_patch_for_the_newest_version_that_changes_nothing_claims_no_foreign_event(webapps):
+    """What somebody else has made before it, and no stream has shown yet, is still their change."""
+    labels = []
+
+    async def reconcile(cluster, name, meta):
+        labels.append(dict(meta.labels))
+        if len(labels) == 1:
+            version = (await cluster.get("webapps", name)).metadata["resourceVersion"]
+            patch = {"metadata": {"resourceVersion": version, "labels": {"a": "b"}}}
+            await cluster.patch("webapps", name, None, patch)
+
+    op = webapps(reconcile, strategy=ReconcileStrategy.BY_RESOURCE_VERSION)
+    op.drain()
+    with op.hold("reconcile"):
+        web = op.add("webapps", "shop")
+        op.drain()
+        op.watch("webapps").hold()
+        op.modify(web, {"metadata": {"labels": {"a": "b"}}})
+    op.drain()
+    op.watch("webapps").release()
+    op.settle()
+    assert labels == [{}, {"a": "b"}]
+
+
+def test_an_apply_that_changes_nothing_claims_no_foreign_event(webapps):
+    """The server answers it with the version of somebody else's change, which is no echo and no creation."""
+    seen = []
+
+    async def reconcile(cluster, name, body, meta):
+        seen.append(meta.annotations.get("by"))
+        await cluster.apply({"apiVersion": body["apiVersion"], "kind": body["kind"],
+                             "metadata": {"name": name, "labels": {"a": "b"}}})  # fmt: skip
+
+    op = webapps(reconcile, strategy=ReconcileStrategy.BY_RESOURCE_VERSION)
+    web = op.add("webapps", "shop")
+    op.settle()
+    with op.hold("reconcile"):
+        op.modify(web, {"metadata": {"annotations": {"by": "somebody"}}})
+        op.drain()
+        op.watch("webapps").hold()
+        op.modify(web, {"metadata": {"annotations": None}})
+        version = op.get(web)["metadata"]["resourceVersion"]
+    op.drain()
+    assert len(op.writes()) == 2 and op.get(web)["metadata"]["resourceVersion"] == version
+    op.watch("webapps").release()
+    op.settle()
+    assert seen == [None, "somebody", None]
