@@ -106,9 +106,9 @@ class Coordinator:
         Take a request; what became of it. `None`: dropped by `ConflictStrategy.DISCARD`.
 
         Only changes from outside meet the conflict strategy; what a run or a person asks for is always kept, and so is
-        the start of a deletion.
+        the start of a deletion. Urgent lanes are not about what is being run, so nothing of theirs meets it.
         """
-        if self._conflict is not ConflictStrategy.WAIT and self._conflicts(request):
+        if self._conflict is not ConflictStrategy.WAIT and not lane.urgent and self._conflicts(request):
             if self._conflict is ConflictStrategy.DISCARD:
                 self._discarded += 1
                 return None

@@ -3,7 +3,7 @@
 import pytest
 
 import opkit
-from opkit.settings import OnLeave, WatchStrategy
+from opkit.settings import ConflictStrategy, OnLeave, WatchStrategy
 
 WIDGETS = ("example.com", "v1", "widgets")
 BOTH = pytest.mark.parametrize("strategy", list(WatchStrategy), ids=str)
@@ -277,6 +277,35 @@ def test_finalizers_of_what_left_the_last_selector(event_injector, registry, str
     op.settle()
     assert not op.exists(web)
     assert calls == [*expected_calls, *(["clean"] if is_held else [])]
+
+
+@BOTH
+@pytest.mark.parametrize("policy", ["detach", "finalize"])
+@pytest.mark.parametrize("conflict", ["wait", "discard", "requeue-after-delay"])
+def test_what_leaves_during_its_run_is_let_go(event_injector, registry, strategy, policy, conflict):
+    """That it has left is no change of what is being run: no conflict strategy drops it, and it stays deletable."""
+    calls = []
+
+    @opkit.reconcile(*WIDGETS, label_selector="on=yes", registry=registry)
+    async def reconcile(name):
+        calls.append("reconcile")
+
+    @opkit.finalizer(*WIDGETS, name="example.com/clean", registry=registry)
+    async def clean(name):
+        calls.append("clean")
+
+    settings = settings_for(
+        strategy, finalizers__on_leave=OnLeave(policy), parallel__conflict=ConflictStrategy(conflict)
+    )
+    op = event_injector(registry, settings)
+    with op.hold("reconcile"):
+        a = op.add("widgets", "a", labels={"on": "yes"})
+        op.drain()
+        op.modify(a, {"metadata": {"labels": {"on": "no"}}})
+        op.drain()
+    op.settle()
+    assert not op.get(a).metadata.get("finalizers")
+    assert calls == ["reconcile", *(["clean"] if policy == "finalize" else [])]
 
 
 @BOTH
