@@ -53,7 +53,7 @@ class Sessions:
 
     @contextlib.contextmanager
     def busy(self, session: auth.APIContext) -> Iterator[None]:
-        """While a request is on its way by this session."""
+        """While a request is on its way by these connections."""
         self._busy[session] += 1
         try:
             yield

@@ -193,3 +193,23 @@ def test_failures_are_named_in_the_decisions(webapps):
     op.drain()
     (run,) = [one for one in op.explain(web) if one["what"] == "run"]
     assert run["message"] == "the database is not there yet" and run["outcome"] == "failure"
+
+
+@pytest.mark.parametrize(
+    "given, outcome", [({}, "failure"), ({"timeout": None}, "success"), ({"timeout": 10}, "success")],
+    ids=["from-the-settings", "off", "its-own"],
+)  # fmt: skip
+def test_a_timeout_can_be_turned_off_for_one_controller(event_injector, given, outcome):
+    """Not given means from the settings; `None` means off, as for the resync."""
+    registry = opkit.Registry()
+
+    @opkit.reconcile("example.com", "v1", "webapps", retry=opkit.Retry(attempts=1), registry=registry, **given)
+    async def reconcile():
+        await asyncio.sleep(5)
+
+    settings = opkit.Settings()
+    settings.reconcile.timeout = 1
+    op = event_injector(registry, settings)
+    op.add("webapps", "shop")
+    op.settle()
+    assert [str(call.outcome) for call in op.calls()] == [outcome]
