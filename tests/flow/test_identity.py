@@ -48,12 +48,15 @@ def test_a_late_patch_does_not_land_on_the_namesake(event_injector, registry, wh
     assert op.get(second).uid in str({**op.get(second), "metadata": op.get(second).annotations})
 
 
+OWN = {"apiVersion": "/".join(PRIMARY[:2]), "kind": PRIMARY[2].removesuffix("s").capitalize()}
+
 CALLS = {
     "patch": lambda cluster, uid: cluster.patch(PRIMARY, "a", None, {"spec": {"by": uid}}),
     "json-patch": lambda cluster, uid: cluster.patch(
         PRIMARY, "a", "default", [{"op": "add", "path": "/metadata/labels", "value": {"by": uid}}], "json"
     ),
     "patch-status": lambda cluster, uid: cluster.patch_status(PRIMARY, "a", "default", {"by": uid}),
+    "apply": lambda cluster, uid: cluster.apply({**OWN, "metadata": {"name": "a", "labels": {"by": uid}}}),
     "attach": lambda cluster, uid: cluster.attach_finalizer(f"example.com/{uid}"),
     "delete": lambda cluster, uid: cluster.delete(PRIMARY, "a"),
 }
