@@ -62,6 +62,23 @@ CALLS = {
 }
 
 
+def test_an_apply_does_not_bring_back_the_object_that_is_run(event_injector, registry):
+    """It was deleted meanwhile: what its handler applies to it is refused, and makes no new one."""
+
+    @opkit.reconcile(*PRIMARY, registry=registry)
+    async def reconcile(uid, cluster):
+        await CALLS["apply"](cluster, uid)
+
+    op = event_injector(registry)
+    op.drain()
+    with op.hold("reconcile"):
+        web = op.add("webs", "a")
+        op.drain()
+        op.delete(web)
+    op.settle()
+    assert not op.exists("webs", "a")
+
+
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
 @pytest.mark.parametrize("call", CALLS)
 def test_a_handler_that_writes_its_own_object_by_name_means_that_very_one(event_injector, registry, call, is_async):
