@@ -33,6 +33,9 @@ _LISTINGS = 3
 # A watch is cut by the server at `server_timeout`; this is the patience beyond it.
 _PATIENCE = 30.0
 
+# Pages in a row that hold nothing and promise more: no server makes many of them.
+_EMPTY_PAGES = 3
+
 _MEDIA_TYPES = {
     "merge": "application/merge-patch+json",
     "json": "application/json-patch+json",
@@ -164,11 +167,17 @@ class KopfCluster(KopfConnection):
         # Servers with a cache give all of it at once, whatever the limit; those without still make pages.
         coming = ask(resourceVersion="0") if cached else ask()
         token: str | None = None
+        empty = 0
         try:
             while True:
+                asked, found = token, False
                 async with contextlib.aclosing(_parts(await coming, f"get {path}")) as parts:
                     async for items, meta in parts:
+                        found = found or bool(items)
                         if token := meta.get("continue"):
+                            empty = 0 if found else empty + 1
+                            if token == asked or empty > _EMPTY_PAGES:
+                                raise ApiError(f"the pages of {path} have no end: one leads to itself", status=502)
                             coming = ask(**{"continue": token})
                         yield _with_kind(items, scope.resource), meta.get("resourceVersion")
                         del items  # not to be kept while the next ones are made

@@ -15,7 +15,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
-from opkit.cluster.body import Body, Raw, clone, finalizers, is_deleting, metadata
+from opkit.cluster.body import Body, Raw, clone, finalizers, identity, is_deleting, metadata
 from opkit.cluster.protocol import PatchType
 from opkit.cluster.resource import Resource, ResourceSelector, path_segment
 from opkit.errors import ForgottenAwait, NotFound
@@ -170,11 +170,12 @@ class ClusterAccess:
     ) -> Body:
         served, prepared = await self._prepare(body, owner)
         meta = metadata(prepared)
-        answer = await self._writes.apply(
+        if (handled := self._meant(served, meta["name"], meta.get("namespace"))) is not None:
+            meta.setdefault("uid", identity(handled))
+        return Body.of(await self._writes.apply(
             served, meta["name"], meta.get("namespace"), prepared,
             manager=manager or self._manager, force=force, origin=self._origin,
-        )  # fmt: skip
-        return Body.of(answer)
+        ))  # fmt: skip
 
     def patch(
         self,

@@ -96,6 +96,11 @@ def _check_target(endpoint: Endpoint, name: str, meta: Raw, record: Record | Non
         )
     if record is not None and meta.get("uid", record.uid) != record.uid:
         raise refusals.conflict(endpoint.kind, name, "Precondition failed: the UID is another one")
+    if record is None and "uid" in meta:
+        raise refusals.conflict(
+            endpoint.kind, name,
+            f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found",
+        )  # fmt: skip
     if record is None and options.subresource:
         raise refusals.not_found(endpoint.kind, name)
 

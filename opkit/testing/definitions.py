@@ -17,7 +17,7 @@ import yaml
 
 from opkit.apiserver import json_yaml
 from opkit.apiserver.manifests import ManifestError, not_yaml
-from opkit.cluster.body import Raw
+from opkit.cluster.body import Raw, clone
 from opkit.cluster.resource import ResourceSelector
 from opkit.errors import ApiError
 from opkit.plan.plan import Plan
@@ -55,9 +55,22 @@ def define(store: Store, plan: Plan, folders: Iterable[Path]) -> None:
             store.create(definitions, body)
         except ApiError as error:
             raise ManifestError(f"{file}: the definition {body['metadata']['name']} is refused: {error}") from error
+    made: dict[str, Raw] = {}
     for selector in needed(plan):
-        if not selector.select(topology.resources(store)):
-            store.create(definitions, _permissive(selector))
+        if selector.select(topology.resources(store)):
+            continue
+        body = _permissive(selector)
+        name = body["metadata"]["name"]
+        if name in made:
+            # The same kind by another version: its definition, which we have made, gets that one, too.
+            versions = made[name]["spec"]["versions"]
+            versions += [{**one, "storage": False} for one in body["spec"]["versions"]]
+            store.patch(definitions, name, None, {"spec": {"versions": versions}})
+        elif store.find(definitions, name) is not None:
+            raise ManifestError(f"the definition {name} beside the handlers does not serve {selector}")
+        else:
+            made[name] = body
+            store.create(definitions, clone(body))
 
 
 def _found_in(folders: Iterable[Path]) -> Iterator[tuple[Path, Raw]]:

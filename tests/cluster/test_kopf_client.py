@@ -103,6 +103,26 @@ def test_all_pages_of_a_list_are_one_list(served):
     assert all(one.query["limit"] == "2" for one in asked)
 
 
+@pytest.mark.parametrize(
+    ("items", "tokens"),
+    [
+        pytest.param(["a"], ["t1"], id="leads-to-itself"),
+        pytest.param([], [f"t{number}" for number in range(9)], id="holds-nothing"),
+    ],
+)
+def test_pages_without_an_end_are_a_failure(served, items, tokens):
+    """They would be asked for again and again without a pause."""
+
+    async def test(server, cluster):
+        server.on("GET", PATH, *(pod_list(*items, token=token) for token in tokens))
+        with pytest.raises(ApiError, match="have no end") as caught:
+            await cluster.list(PODS)
+        return caught.value.status, len(server.requests(PATH))
+
+    status, asked = served(test)
+    assert status == 502 and asked <= 5
+
+
 def test_the_next_page_is_on_its_way_while_one_is_worked_on(served):
     """The server needs time for it: with its help the list takes as long as the slower of both."""
 

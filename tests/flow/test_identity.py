@@ -48,15 +48,35 @@ def test_a_late_patch_does_not_land_on_the_namesake(event_injector, registry, wh
     assert op.get(second).uid in str({**op.get(second), "metadata": op.get(second).annotations})
 
 
+OWN = {"apiVersion": "/".join(PRIMARY[:2]), "kind": PRIMARY[2].removesuffix("s").capitalize()}
+
 CALLS = {
     "patch": lambda cluster, uid: cluster.patch(PRIMARY, "a", None, {"spec": {"by": uid}}),
     "json-patch": lambda cluster, uid: cluster.patch(
         PRIMARY, "a", "default", [{"op": "add", "path": "/metadata/labels", "value": {"by": uid}}], "json"
     ),
     "patch-status": lambda cluster, uid: cluster.patch_status(PRIMARY, "a", "default", {"by": uid}),
+    "apply": lambda cluster, uid: cluster.apply({**OWN, "metadata": {"name": "a", "labels": {"by": uid}}}),
     "attach": lambda cluster, uid: cluster.attach_finalizer(f"example.com/{uid}"),
     "delete": lambda cluster, uid: cluster.delete(PRIMARY, "a"),
 }
+
+
+def test_an_apply_does_not_bring_back_the_object_that_is_run(event_injector, registry):
+    """It was deleted meanwhile: what its handler applies to it is refused, and makes no new one."""
+
+    @opkit.reconcile(*PRIMARY, registry=registry)
+    async def reconcile(uid, cluster):
+        await CALLS["apply"](cluster, uid)
+
+    op = event_injector(registry)
+    op.drain()
+    with op.hold("reconcile"):
+        web = op.add("webs", "a")
+        op.drain()
+        op.delete(web)
+    op.settle()
+    assert not op.exists("webs", "a")
 
 
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])

@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+import opkit
 from opkit.apiserver.manifests import ManifestError
 from opkit.testing import FakeEventInjector
 
@@ -147,3 +148,28 @@ def test_what_is_asked_for_and_can_not_be_read_is_an_error(injector, tmp_path):
     op = injector({"z_crd.yaml": DEFINITION, "other/bad.yaml": "a: 1\nb: {{ x }}\n"})
     with pytest.raises(ManifestError, match=r"bad\.yaml:2: "):
         op.apply(tmp_path / "other")
+
+
+def test_versions_of_one_kind_share_a_definition(event_injector):
+    """Controllers that name different versions are served both, though nobody has written a definition."""
+    registry = opkit.Registry()
+    seen = []
+
+    @opkit.reconcile("x.io", "v1", "webs", controller="old", registry=registry)
+    def old(resource):
+        seen.append(resource.version)
+
+    @opkit.reconcile("x.io", "v2", "webs", controller="new", registry=registry)
+    def new(resource):
+        seen.append(resource.version)
+
+    op = event_injector(registry)
+    op.add(("x.io", "v1", "webs"), "a")
+    op.settle()
+    assert sorted(seen) == ["v1", "v2"]
+
+
+def test_a_version_that_the_definition_lacks_is_told(injector):
+    """The author has written a definition, so it is not for us to add a version to it."""
+    with pytest.raises(ManifestError, match=r"webs\.x\.io beside the handlers does not serve"):
+        injector({"definition.yaml": DEFINITION.replace("name: v1", "name: v3")})
