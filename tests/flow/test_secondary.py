@@ -353,3 +353,28 @@ def test_a_mapper_that_fails_for_one_object_harms_no_other(event_injector, bad, 
         op.add("configmaps", "good", data={"used-by": "a"})
     op.settle()
     assert seen == ["a"] and "failed on default/bad" in caplog.text
+
+
+def test_a_child_that_one_controller_writes_is_news_to_the_other(event_injector, registry):
+    """Both are for the same object: only the one whose own run has written knows of it."""
+
+    seen, wanted = [], []
+
+    @opkit.reconcile(*PRIMARY, owns=[W], registry=registry)
+    async def writer(web, cluster):
+        for n in wanted:
+            body = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "child"}}
+            await cluster.apply({**body, "spec": {"n": n}}, owner=web)
+
+    @opkit.reconcile(*PRIMARY, owns=[W], controller="reader", registry=registry)
+    async def reader(secondary):
+        seen.append([child.spec["n"] for child in secondary("widgets")])
+
+    op = event_injector(registry)
+    web = op.add("webs", "a", spec={})
+    op.settle()
+    wanted.append(1)
+    assert op.trigger(web, controller="writer")
+    op.settle()
+    assert seen == [[], [1]] and op.calls("reader")[-1].trigger == {"SECONDARY"}
+    assert len(op.calls("writer")) == 2
