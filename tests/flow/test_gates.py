@@ -201,3 +201,27 @@ def test_a_part_is_known_when_all_of_its_watches_have_listed_it(loop):
     assert closed[-1] == {"ns"}
     gates.settle(source, moved)
     assert closed[-1] == frozenset()
+
+
+def test_a_namespace_that_comes_back_is_waited_for_again(loop):
+    """What was known of it is gone with it, and so is its open gate."""
+    gates = Gates(types.SimpleNamespace(clock=LoopClock(loop)))
+    closed = []
+    primary, source = ("example.com", "mains", None), ("example.com", "gadgets", None)
+    mains = types.SimpleNamespace(
+        resource=Resource("example.com", "v1", "mains"), coordinator=types.SimpleNamespace(set_gates=closed.append)
+    )
+    own = WatchScope(mains.resource, "ns")
+    scope = WatchScope(Resource("example.com", "v1", "gadgets"), "ns")
+    gates.add_source(primary, source)
+    for _ in range(2):
+        gates.expect(primary, own)
+        gates.expect(source, scope)
+        gates.set({primary: mains}, [(primary, own), (source, scope)], frozenset({"ns"}))
+        gates.settle(primary, own)
+        assert closed[-1] == {"ns"}
+        gates.settle(source, scope)
+        assert closed[-1] == frozenset()
+        gates.forget(primary, own)
+        gates.forget(source, scope)
+        gates.set({primary: mains}, [], frozenset())
