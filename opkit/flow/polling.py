@@ -186,14 +186,13 @@ class Poller:
             await (self._fetch_all(turn) if key == _ALL else self._fetch(key))
         except BaseException as error:
             # A poll must not end the operator, whatever it raises; only our own cancellation is not its failure.
-            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+            if isinstance(error, asyncio.CancelledError) and self._stopping.is_set():
                 raise
             self._fail(key, turn, error)
         else:
             turn.failures, turn.error = 0, None
         turn.is_running = False
-        if key == _ALL or key in self._standings:
-            self._next_turn(key, turn)
+        self._next_turn(key, turn)  # what is gone by then is found out when that turn begins
 
     def _next_turn(self, key: str, turn: _Turn) -> None:
         now = self._runtime.clock.now()
@@ -304,8 +303,3 @@ class Poller:
         value = await call(handler, arguments, self._runtime.threads, what, self._runtime.invoker.client)
         await access.calls.check()
         return value
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

@@ -167,7 +167,12 @@ class Reconciler:
         if call is not None and self._on_call is not None:
             self._on_call(call)
         try:
-            returned = await self._invoker.call(handler, run, timeout)
+            try:
+                returned = await self._invoker.call(handler, run, timeout)
+            finally:
+                # A cancellation that the handler has not met any more is to strike here, and not what comes after it.
+                if _is_cancelling():
+                    await asyncio.sleep(0)
             report = _report_of(returned, handler, run)
         except asyncio.CancelledError as error:
             if self._interrupted(identity(run.raw)):
@@ -216,6 +221,11 @@ def _failed(run: Run, error: BaseException, why: str) -> Report:
 
 def _refused(what: str, error: ApiError) -> Report:
     return Report(Outcome.FAILURE, why=f"{what}: {error}", error=error, by_runtime=True, handler=what)
+
+
+def _is_cancelling() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _withdraw_cancellation() -> None:

@@ -1,9 +1,14 @@
 """The `cluster` argument: the API as handlers see it, async and plain alike."""
 
+import asyncio
+import weakref
+
 import pytest
 
 import opkit
 from opkit.cluster.body import Body
+from opkit.errors import ForgottenAwait
+from opkit.flow.access import Calls
 
 CONFIG = {"apiVersion": "v1", "kind": "ConfigMap"}
 
@@ -302,3 +307,25 @@ def test_a_handler_that_raises_is_told_by_its_own_error(registry, event_injector
     op.add("webapps", "shop")
     op.settle()
     assert isinstance(op.calls()[0].error, ValueError)
+
+
+def test_calls_that_are_over_are_not_kept_for_the_rest_of_the_run():
+    """A run may make thousands: what came of them is not held in memory, and a forgotten one is still told of."""
+
+    async def nothing():
+        pass
+
+    async def many():
+        calls, seen = Calls(), []
+        calls.note("list", nothing())
+        for _ in range(1000):
+            call = calls.note("get", nothing())
+            seen.append(weakref.ref(call))
+            await call
+            del call
+        assert sum(one() is not None for one in seen) <= 100
+        with pytest.raises(ForgottenAwait, match="list") as raised:
+            await calls.check()
+        assert "get" not in str(raised.value)
+
+    asyncio.run(many())

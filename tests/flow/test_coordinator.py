@@ -376,3 +376,30 @@ def test_a_timer_that_fires_too_early_is_set_again(loop):
     shop.add(shop.lane("a"), "x", delay=10)
     loop.run_until(100)
     assert shop.started == [(10, "a", "x")]
+
+
+def behind(shop, key, namespace="ns"):
+    """A request for an object of this namespace."""
+    return Request(key, shop.loop.time(), MODIFIED, body={"metadata": {"namespace": namespace}})
+
+
+def test_only_first_runs_wait_at_a_gate(workshop):
+    """What ran when it came goes on; what waits starts when the gate of its namespace is opened."""
+    shop = workshop(limit=4)
+    lane = shop.lane("a")
+    shop.coordinator.add(lane, behind(shop, "ran"))
+    shop.loop.run_until(0.5)
+    shop.coordinator.set_gates(frozenset({"ns"}))
+    for request in (behind(shop, "ran"), behind(shop, "new"), behind(shop, "elsewhere", "other")):
+        shop.coordinator.add(lane, request)
+    shop.loop.run_until(5)
+    assert [(at, key) for at, _, key in shop.started] == [(0, "ran"), (0.5, "elsewhere"), (1, "ran")]
+    late = shop.lane("late")  # and is held for what waits, but not for what has run
+    for key in ("ran", "new"):
+        shop.add(late, key)
+    shop.loop.run_until(8)
+    assert [(at, name, key) for at, name, key in shop.started[3:]] == [(5, "late", "ran")]
+    shop.coordinator.set_gates(frozenset())
+    shop.loop.run_until(20)
+    assert sorted((name, key) for _, name, key in shop.started[4:]) == [("a", "new"), ("late", "new")]
+    assert shop.started[4][0] == 8

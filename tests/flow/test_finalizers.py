@@ -6,6 +6,7 @@ import pytest
 
 import opkit
 from opkit import Settings
+from opkit.flow.finalizers import Cleanups
 from opkit.retry import Retry
 
 WEBAPPS = ("example.com", "v1", "webapps")
@@ -655,3 +656,31 @@ def test_an_authors_own_attaching_leaves_alone_what_nobody_selects(event_injecto
     op.watch("webapps").release()
     op.settle()
     assert not op.get(web).metadata.get("finalizers")
+
+
+def test_a_cleanup_that_was_done_counts_only_for_that_deletion():
+    """An object that lives again, since a database was restored, is cleaned up again when it goes."""
+    living = {"metadata": {"name": "shop", "uid": "u1"}}
+    going = {"metadata": {"name": "shop", "uid": "u1", "deletionTimestamp": "2030-01-01T00:00:00Z"}}
+    cleanups = Cleanups()
+    cleanups.succeeded.add(("u1", OURS))
+    assert cleanups.is_done(living, OURS) and cleanups.is_done(going, OURS)
+    cleanups.remove(going, OURS)
+    assert cleanups.is_done(going, OURS) and not cleanups.is_done(living, OURS)
+    cleanups.forget("u1")
+    assert not cleanups.is_done(going, OURS)
+
+
+def test_an_authors_own_attaching_leaves_alone_what_is_being_deleted(webapps, outcomes):
+    """The server would refuse it: that is no failure of the run, and nothing is sent."""
+
+    async def reconcile(cluster):
+        await cluster.attach_finalizer(OURS)
+
+    op = webapps(reconcile, finalizers=[cleanup], settings=manual(auto_attach=False))
+    with op.hold("reconcile"):
+        web = op.add("webapps", "shop", finalizers=["other.io/keep"])
+        op.drain()
+        op.delete(web)
+    op.settle()
+    assert outcomes(op, "reconcile") == ["success"] and not op.writes()

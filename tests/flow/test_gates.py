@@ -1,8 +1,14 @@
 """First runs wait until their secondary objects are known: those that miss something, and not for ever."""
 
+import types
+
 import pytest
 
 import opkit
+from opkit.clock import LoopClock
+from opkit.cluster.protocol import WatchScope
+from opkit.cluster.resource import Resource
+from opkit.flow.gates import Gates
 
 MAINS = ("example.com", "v1", "mains")
 GADGETS = ("example.com", "v1", "gadgets")
@@ -171,3 +177,51 @@ def test_polls_end_with_their_resource(registry, event_injector):
     op.add("customresourcedefinitions", "mains.example.com", spec=definition.spec)
     op.advance(15)
     assert len(asked) > before
+
+
+def test_a_part_is_known_when_all_of_its_watches_have_listed_it(loop):
+    """A stream that takes the place of one that never listed is waited for, whatever the others know."""
+    gates = Gates(types.SimpleNamespace(clock=LoopClock(loop)))
+    closed = []
+    primary, source = ("example.com", "mains", None), ("example.com", "gadgets", None)
+    old, new = (Resource("example.com", version, "gadgets") for version in ("v1", "v2"))
+    mains = types.SimpleNamespace(
+        resource=Resource("example.com", "v1", "mains"), coordinator=types.SimpleNamespace(set_gates=closed.append)
+    )
+    narrow, everything = WatchScope(old, "ns", "on=yes", None), WatchScope(old, "ns", None, None)
+    gates.add_source(primary, source)
+    for scope in (narrow, everything):
+        gates.expect(source, scope)
+    gates.set({primary: mains}, [(source, narrow), (source, everything)], frozenset({"ns"}))
+    gates.settle(source, narrow)
+    assert closed[-1] == {"ns"}
+    moved = WatchScope(new, "ns", None, None)
+    gates.expect(source, moved)
+    gates.set({primary: mains}, [(source, narrow), (source, moved)], frozenset({"ns"}))
+    assert closed[-1] == {"ns"}
+    gates.settle(source, moved)
+    assert closed[-1] == frozenset()
+
+
+def test_a_namespace_that_comes_back_is_waited_for_again(loop):
+    """What was known of it is gone with it, and so is its open gate."""
+    gates = Gates(types.SimpleNamespace(clock=LoopClock(loop)))
+    closed = []
+    primary, source = ("example.com", "mains", None), ("example.com", "gadgets", None)
+    mains = types.SimpleNamespace(
+        resource=Resource("example.com", "v1", "mains"), coordinator=types.SimpleNamespace(set_gates=closed.append)
+    )
+    own = WatchScope(mains.resource, "ns")
+    scope = WatchScope(Resource("example.com", "v1", "gadgets"), "ns")
+    gates.add_source(primary, source)
+    for _ in range(2):
+        gates.expect(primary, own)
+        gates.expect(source, scope)
+        gates.set({primary: mains}, [(primary, own), (source, scope)], frozenset({"ns"}))
+        gates.settle(primary, own)
+        assert closed[-1] == {"ns"}
+        gates.settle(source, scope)
+        assert closed[-1] == frozenset()
+        gates.forget(primary, own)
+        gates.forget(source, scope)
+        gates.set({primary: mains}, [], frozenset())

@@ -220,3 +220,25 @@ def test_what_comes_back_while_it_is_asked_why_it_left_is_told_nothing(story):
     one.label(web, "yes")
     one.op.settle()
     assert one.op.now >= 5 and one.told == ["run", "run"]
+
+
+def test_why_an_object_left_is_asked_once(story):
+    """A delete handler that failed is told the same again, whether the server can be asked by then or not."""
+    one = story("per-controller")
+    web = one.add()
+    one.fails = 1
+    one.label(web, "no")
+    assert len(one.told) == 2
+    one.op.fail("get", "webs").times(100, status=500)
+    one.op.settle()
+    assert one.told == ["run", *[str(opkit.DeleteReason.LEFT_SELECTOR)] * 2]
+
+
+def test_a_namesake_that_is_not_selected_does_not_make_a_deletion_a_leaving(story):
+    """The server is asked about the object, and answers with the one that has its name now."""
+    one = story("per-controller")
+    web = one.add()
+    one.op.delete(web)
+    one.op.add("webs", "a", labels={"on": "no"})
+    one.op.settle()
+    assert one.told == ["run", str(opkit.DeleteReason.DELETED)]

@@ -401,3 +401,30 @@ def test_a_run_does_not_bring_a_failing_poll_forward(event_injector, registry, r
     assert len(reconciled) == 2 and len(polled) == 1
     op.advance(30)
     assert len(polled) == 2
+
+
+@pytest.mark.parametrize("ends", ["returns", "awaits"])
+@pytest.mark.parametrize("each", [True, False])
+def test_a_poll_that_cancels_its_own_task_goes_on(event_injector, registry, reconciled, each, ends):
+    """That is a failure of this call, if of anything: only opkit's own cancellation ends a poll."""
+    polled = []
+
+    async def fetch(name=None):
+        polled.append(op.now)
+        if len(polled) == 1:
+            asyncio.current_task().cancel()
+            if ends == "awaits":
+                await asyncio.sleep(1)
+        return {}
+
+    async def of_all():
+        return await fetch()
+
+    async def of_each(name):
+        return await fetch(name)
+
+    opkit.poll(of=PRIMARY, interval=10, each=each, registry=registry)(of_each if each else of_all)
+    op = event_injector(registry)
+    op.add("webs", "a")
+    op.advance(100)
+    assert len(polled) > 5

@@ -92,6 +92,27 @@ def test_a_handler_that_cancels_its_own_task_fails_and_is_retried(webapps, outco
     assert outcomes(op) == ["failure", "success"]
 
 
+@pytest.mark.parametrize("ends", ["returns", "raises", "awaits"])
+def test_a_handler_that_cancels_its_own_task_loses_neither_its_patch_nor_its_object(webapps, outcomes, ends):
+    """However it goes on after that: the run has failed, what it wants to be written is sent, and it is retried."""
+
+    async def handler(attempt, patch):
+        patch.status["attempt"] = attempt
+        if attempt == 1:
+            asyncio.current_task().cancel()
+            if ends == "raises":
+                raise OSError("down")
+            if ends == "awaits":
+                await asyncio.sleep(1)
+
+    op = webapps(handler)
+    web = op.add("webapps", "shop")
+    op.drain()
+    assert op.get(web).status == {"attempt": 1} and outcomes(op) == ["failure"]
+    op.settle()
+    assert op.get(web).status == {"attempt": 2} and outcomes(op) == ["failure", "success"]
+
+
 def test_a_task_that_a_handler_awaits_and_cancels_is_its_own_business(run_once):
     """The cancellation comes out of an inner task."""
 

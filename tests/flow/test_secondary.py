@@ -1,8 +1,15 @@
 """Secondary resources: owned ones, mapped ones, and what handlers see of them."""
 
+import types
+
 import pytest
 
 import opkit
+from opkit.cluster.resource import Resource
+from opkit.flow.secondary import Dependents
+from opkit.flow.sieve import Sieve
+from opkit.flow.store import Store
+from opkit.plan.plan import Filters
 
 PRIMARY = ("example.com", "v1", "webs")
 W = ("example.com", "v1", "widgets")
@@ -353,3 +360,56 @@ def test_a_mapper_that_fails_for_one_object_harms_no_other(event_injector, bad, 
         op.add("configmaps", "good", data={"used-by": "a"})
     op.settle()
     assert seen == ["a"] and "failed on default/bad" in caplog.text
+
+
+def test_a_child_that_one_controller_writes_is_news_to_the_other(event_injector, registry):
+    """Both are for the same object: only the one whose own run has written knows of it."""
+
+    seen, wanted = [], []
+
+    @opkit.reconcile(*PRIMARY, owns=[W], registry=registry)
+    async def writer(web, cluster):
+        for n in wanted:
+            body = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "child"}}
+            await cluster.apply({**body, "spec": {"n": n}}, owner=web)
+
+    @opkit.reconcile(*PRIMARY, owns=[W], controller="reader", registry=registry)
+    async def reader(secondary):
+        seen.append([child.spec["n"] for child in secondary("widgets")])
+
+    op = event_injector(registry)
+    web = op.add("webs", "a", spec={})
+    op.settle()
+    wanted.append(1)
+    assert op.trigger(web, controller="writer")
+    op.settle()
+    assert seen == [[], [1]] and op.calls("reader")[-1].trigger == {"SECONDARY"}
+    assert len(op.calls("writer")) == 2
+
+
+def test_nothing_is_kept_of_secondary_objects_that_concern_nobody_any_more():
+    """Those that are gone, and those that name no primary any more."""
+    store, asked = Store(), []
+    pipeline = types.SimpleNamespace(
+        identity="c", name="c", refuse=asked.append, schedule=lambda *args: asked.append(args), store=Store()
+    )
+    dependents = Dependents(
+        resource=Resource("example.com", "v1", "widgets", kind="Widget"), store=store, pipeline=pipeline,
+        relate=lambda raw: [raw["owner"]] if raw["owner"] else [],
+        sieve=Sieve(controller="c", filters=Filters(), strategy=opkit.ReconcileStrategy.BY_RESOURCE_VERSION,
+                    default_filters=False, now=float),
+    )  # fmt: skip
+
+    def show(type_, uid, version, owner="u"):
+        meta = {"name": uid, "namespace": "default", "uid": uid, "resourceVersion": version}
+        for change in store.apply(None, [(type_, {"metadata": meta, "owner": owner})]):
+            dependents.offer(change)
+
+    show("ADDED", "one", "1")
+    show("ADDED", "two", "2")
+    assert len(dependents) == 2 and len(asked) == 2
+    show("DELETED", "one", "3")
+    show("MODIFIED", "two", "4", owner=None)
+    assert len(dependents) == 0 and len(asked) == 4
+    show("MODIFIED", "two", "5", owner=None)
+    assert len(asked) == 4 and dependents.of({"metadata": {"name": "u", "uid": "u"}}) == []
