@@ -7,6 +7,7 @@ import pytest
 
 import opkit
 from opkit import ReconcileStrategy, Settings
+from opkit.simulation.cluster import SimulatedCluster
 
 
 def with_grace(seconds):
@@ -252,3 +253,46 @@ def test_the_end_of_an_object_can_be_explained_by_its_name(webapps):
     decisions = op.explain(("webapps", "shop"))
     assert [one["what"] for one in decisions][-1] == "run" and decisions[-1]["handler"] == "gone"
     assert any(one["what"] == "event" and one["type"] == "DELETED" for one in decisions)
+
+
+def test_credentials_that_expire_later_do_not_end_the_operator(event_injector, registry, monkeypatch):
+    """Once it has worked, a refused discovery is tried again: new credentials may be on their way."""
+    original, asked = SimulatedCluster.topology, []
+
+    async def topology(self, *args):
+        asked.append(args)
+        async for found in original(self, *args):
+            if len(asked) != 2:
+                yield found
+            if len(asked) <= 2:
+                raise opkit.ApiError("expired", status=401)
+
+    monkeypatch.setattr(SimulatedCluster, "topology", topology)
+    seen = []
+
+    @opkit.reconcile("example.com", "v1", "webs", registry=registry)
+    async def reconcile(name):
+        seen.append(name)
+
+    op = event_injector(registry)
+    op.advance(600)
+    op.add("webs", "a")
+    op.settle()
+    assert len(asked) == 3 and seen == ["a"]
+
+
+def test_an_event_that_has_expired_is_posted_again(event_injector, registry):
+    """The server forgets Events after a while: the next equal one is not lost with it."""
+
+    @opkit.reconcile("example.com", "v1", "webs", registry=registry)
+    async def reconcile(event):
+        event("Seen", "It was seen.")
+
+    op = event_injector(registry)
+    web = op.add("webs", "a")
+    op.settle()
+    (posted,) = op.list("events")
+    op.delete(("events", posted.name))
+    op.modify(web, {"spec": {"n": 1}})
+    op.settle()
+    assert [one["reason"] for one in op.list("events")] == ["Seen"]

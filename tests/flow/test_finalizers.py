@@ -684,3 +684,14 @@ def test_an_authors_own_attaching_leaves_alone_what_is_being_deleted(webapps, ou
         op.delete(web)
     op.settle()
     assert outcomes(op, "reconcile") == ["success"] and not op.writes()
+
+
+def test_an_attachment_that_comes_too_late_is_not_tried_again(webapps, caplog):
+    """Once the object is marked there is nothing to put on it: neither more requests nor a failure."""
+    op = webapps(finalizers=[cleanup])
+    op.fail("patch", "webapps").delay(5)
+    web = op.add("webapps", "shop", finalizers=["other.io/keep"])
+    op.drain()
+    op.delete(web)
+    op.settle()
+    assert len(op.writes()) == 1 and "failed" not in caplog.text

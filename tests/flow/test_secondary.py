@@ -413,3 +413,17 @@ def test_nothing_is_kept_of_secondary_objects_that_concern_nobody_any_more():
     assert len(dependents) == 0 and len(asked) == 4
     show("MODIFIED", "two", "5", owner=None)
     assert len(asked) == 4 and dependents.of({"metadata": {"name": "u", "uid": "u"}}) == []
+
+
+def test_a_mapper_that_raises_loses_no_relation(event_injector, registry):
+    """While it fails, those that a secondary object concerned before go on seeing it."""
+    handler = mapping(registry, lambda body: body["data"]["for"])
+    op = event_injector(registry)
+    op.add("webs", "a")
+    op.add("configmaps", "cm", data={"for": "a"})
+    op.settle()
+    for number in ("1", "2"):
+        before = len(op.calls())
+        op.modify(("configmaps", "cm"), {"data": {"for": None, "n": number}})
+        op.settle()
+        assert len(op.calls()) == before + 1 and handler.seen == {"a": ["cm"]}

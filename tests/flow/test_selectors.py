@@ -515,3 +515,13 @@ def test_what_leaves_one_watch_and_stays_in_another_is_not_forgotten(event_injec
     op.modify(stays, {"spec": {"n": 2}})
     op.settle()
     assert memos == ["managed"]
+
+
+@BOTH
+def test_what_no_selector_matches_is_not_triggered(event_injector, registry, seen, strategy):
+    """Whoever asks for its run is told that there is nothing to run."""
+    op = event_injector(registry, settings_for(strategy))
+    op.add("widgets", "none")
+    op.add("widgets", "one", labels={"managed": "true"})
+    op.drain()
+    assert op.trigger(("widgets", "one")) and not op.trigger(("widgets", "none"))

@@ -174,3 +174,20 @@ def test_the_plan_shows_it(registry, calls):
     plan = registry.compile()
     assert "when       ~is_paused" in str(plan)
     assert plan.as_dict()["resources"][0]["controllers"][0]["when"] == "~is_paused"
+
+
+def test_what_the_condition_refuses_is_resynced(event_injector, registry):
+    """A condition that looks at more than the object is asked again at each resync."""
+    state = {"open": False}
+    is_open = opkit.filter.generic(lambda body: state["open"])
+
+    @opkit.reconcile(*PRIMARY, when=is_open, resync=1000, registry=registry)
+    async def reconcile():
+        pass
+
+    op = event_injector(registry)
+    op.add("webs", "a")
+    op.drain()
+    state["open"] = True
+    op.advance(1200)
+    assert [call.trigger for call in op.calls()] == [{opkit.Trigger.RESYNC}]
