@@ -72,6 +72,7 @@ def outcome(folder, source):
     """Run these handlers until they have said what came of it, and a second longer; what was said before the end."""
     (folder / "handlers.py").write_text(source)
     environment = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
+    environment["PYTHONUNBUFFERED"] = "1"  # a file is written to only now and then otherwise
     with open(folder / "output", "wb") as output:
         command = [sys.executable, "-m", "opkit", "run", "handlers.py", "--embedded"]
         process = subprocess.Popen(command, env=environment, cwd=folder, stdout=output, stderr=subprocess.STDOUT)

@@ -296,3 +296,41 @@ def test_an_event_that_has_expired_is_posted_again(event_injector, registry):
     op.modify(web, {"spec": {"n": 1}})
     op.settle()
     assert [one["reason"] for one in op.list("events")] == ["Seen"]
+
+
+def test_a_long_message_is_cut_to_what_servers_take(webapps):
+    """A server refuses an Event whose message is longer than 1024 characters, and nobody would read of it."""
+
+    async def reconcile(event):
+        event("Long", "x" * 5000)
+
+    op = webapps(reconcile)
+    op.add("webapps", "shop")
+    op.settle()
+    (posted,) = op.list("events")
+    assert posted["message"] == "x" * 1024
+
+
+def test_nothing_is_ready_before_it_is_known_what_is_served(registry):
+    """An operator that has not asked yet has listed nothing."""
+
+    @opkit.reconcile("example.com", "v1", "webapps", registry=registry)
+    async def reconcile():
+        pass
+
+    async def main():
+        class Silent:
+            async def topology(self, *_):
+                await asyncio.Event().wait()
+                yield
+
+        operator = opkit.Operator(registry=registry, cluster=Silent())
+        running = asyncio.create_task(operator.run())
+        for _ in range(50):
+            await asyncio.sleep(0)
+        ready, listed = operator.is_ready, operator.statistics().listed
+        operator.stop()
+        await running
+        return ready, listed
+
+    assert asyncio.run(main()) == (False, False)

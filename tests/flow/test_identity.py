@@ -240,3 +240,23 @@ def test_two_controllers_keep_their_applied_fields(event_injector, registry):
     op.add("webs", "a")
     op.settle()
     assert op.get("configmaps", "a")["data"] == {"one": "x", "two": "x"}
+
+
+@pytest.mark.parametrize("subresource", [True, False], ids=["status", "object"])
+def test_the_authors_own_version_is_held_against_the_object(event_injector, registry, subresource):
+    """A patch of the handled object with an old version in it is a conflict, and not sent again for the new one."""
+    answers = []
+
+    @opkit.reconcile(*PRIMARY, registry=registry)
+    async def reconcile(cluster, name):
+        patch = {"metadata": {"resourceVersion": "1"}, "status" if subresource else "spec": {"n": 1}}
+        send = cluster.patch_status if subresource else cluster.patch
+        try:
+            await send(PRIMARY, name, None, patch)
+        except opkit.Conflict as error:
+            answers.append(error.status)
+
+    op = event_injector(registry)
+    web = op.add("webs", "a", spec={})
+    op.settle()
+    assert answers == [409] and "n" not in {**op.get(web).spec, **op.get(web).status}

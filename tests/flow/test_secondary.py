@@ -427,3 +427,44 @@ def test_a_mapper_that_raises_loses_no_relation(event_injector, registry):
         op.modify(("configmaps", "cm"), {"data": {"for": None, "n": number}})
         op.settle()
         assert len(op.calls()) == before + 1 and handler.seen == {"a": ["cm"]}
+
+
+def test_a_child_that_is_related_by_name_does_not_wake_its_writer(event_injector):
+    """As one that is related by its owner: the run that wrote it knows of it."""
+    registry = opkit.Registry()
+
+    @opkit.reconcile(*W, registry=registry)
+    async def reconcile(name, cluster, spec):
+        await cluster.patch(("v1", "configmaps"), name, "default", {"data": {"n": str(spec["n"])}})
+
+    @opkit.secondary("v1", "configmaps", of=W, registry=registry)
+    def of_the_name(name):
+        return name
+
+    op = event_injector(registry)
+    op.add("configmaps", "a", data={"n": "0"})
+    web = op.add("widgets", "a", spec={"n": 1})
+    op.settle()
+    op.modify(web, {"spec": {"n": 2}})
+    op.settle()
+    assert [call.trigger for call in op.calls()][-1] == {opkit.Trigger.MODIFIED} and len(op.calls()) == 2
+
+
+def test_a_pair_may_name_a_primary_that_has_no_namespace(event_injector):
+    """Its secondary objects are found all the same."""
+    registry, seen = opkit.Registry(), []
+
+    @opkit.reconcile("v1", "namespaces", registry=registry)
+    async def reconcile(name, secondary):
+        if name == "mine":
+            seen.append([one.name for one in secondary("configmaps")])
+
+    @opkit.secondary("v1", "configmaps", of=("v1", "namespaces"), registry=registry)
+    def home(body):
+        return [("default", "mine")]
+
+    op = event_injector(registry)
+    op.add("configmaps", "c", data={})
+    op.add("namespaces", "mine")
+    op.settle()
+    assert seen[-1] == ["c"]
