@@ -331,7 +331,10 @@ def test_a_path_that_is_not_known_leads_to_a_look_at_once(scenario):
 def test_who_asks_once_sees_what_has_changed_too(scenario):
     """Also in groups that nobody follows: a definition that changes makes all of it old."""
     one = scenario.follow(OTHER)
-    resolve = lambda: str(one.loop.run_until_complete(one.discovery.resolve(FLOATING)))  # noqa: E731
+
+    def resolve():
+        return str(one.loop.run_until_complete(one.discovery.resolve(FLOATING)))
+
     assert resolve() == "webs.v1.example.com"
     one.server.change(**{"example.com": [OLD, V2]})
     one.go(1)
