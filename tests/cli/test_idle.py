@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from opkit.testing.embedded import EmbeddedCluster
+from tests.cli.test_run import DEFINITION
 
 HANDLER = """
 import asyncio, itertools, logging, sys
@@ -19,18 +20,6 @@ async def go(cm):
 """
 
 MISSING = "import opkit\n@opkit.reconcile('example.com', 'v1', 'widgets')\nasync def go(widget): ...\n"
-
-DEFINITION = """
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: widgets.example.com}
-spec:
-  group: example.com
-  names: {kind: Widget, plural: widgets, singular: widget, listKind: WidgetList}
-  scope: Namespaced
-  versions:
-  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
-"""
 
 MANIFEST = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: default, labels: {x: '1'}}\n"
 
