@@ -117,8 +117,7 @@ class Poller:
         """An object was run: what that has left is looked at."""
         standing, key = self._standings.get(uid), uid if self._poll.each else _ALL
         if standing is not None:
-            turn = self._turns.get(key)
-            standing.note_run(self._moment(), is_blind=turn is not None and turn.failures > 0)
+            standing.note_run(self._moment(), is_blind=self._turns[key].failures > 0)
             self._ask(key)
 
     def _moment(self) -> Moment:
@@ -155,12 +154,15 @@ class Poller:
             turn = self._turns.get(key)
             if turn is None or turn.is_running or turn.due != due:
                 continue  # an entry that counts no more: it was asked for earlier, or runs
-            if key != _ALL and self._body(key) is None:
+            raw = self._body(key) if key != _ALL else None
+            if key != _ALL and raw is None:
                 self._forget(key)
                 continue
             turn.is_running = True
             turn.allowance.take(now)
-            task = self._runtime.loop.create_task(self._take_turn(key, turn), name=f"poll {self.name} {key}".strip())
+            task = self._runtime.loop.create_task(
+                self._take_turn(key, turn, raw), name=f"poll {self.name} {key}".strip()
+            )
             self._running.add(task)
             task.add_done_callback(self._end)
 
@@ -170,25 +172,24 @@ class Poller:
 
     async def _wait(self) -> None:
         """Wait until something is due, or was asked for, or has ended."""
-        now = self._runtime.clock.now()
         has_room = len(self._running) < self._runtime.settings.parallel.limit
         timer = None
         if self._line and has_room:
-            timer = self._runtime.clock.call_at(max(self._line[0][0], now), self._wake.set)
+            timer = self._runtime.clock.call_at(self._line[0][0], self._wake.set)
         try:
             await self._wake.wait()
         finally:
             if timer is not None:
                 timer.cancel()
 
-    async def _take_turn(self, key: str, turn: _Turn) -> None:
+    async def _take_turn(self, key: str, turn: _Turn, raw: Raw | None) -> None:
         try:
-            await (self._fetch_all(turn) if key == _ALL else self._fetch(key))
+            await (self._fetch_all(turn) if raw is None else self._fetch(key, raw))
         except BaseException as error:
             # A poll must not end the operator, whatever it raises; only our own cancellation is not its failure.
             if isinstance(error, asyncio.CancelledError) and self._stopping.is_set():
                 raise
-            self._fail(key, turn, error)
+            self._fail(key, turn, raw, error)
         else:
             turn.failures, turn.error = 0, None
         turn.is_running = False
@@ -196,9 +197,8 @@ class Poller:
 
     def _next_turn(self, key: str, turn: _Turn) -> None:
         now = self._runtime.clock.now()
-        turn.due = now + self._pause(turn)
-        if turn.is_wanted and not turn.failures:
-            turn.due = min(turn.due, now + turn.allowance.wait(now))
+        is_extra = turn.is_wanted and not turn.failures
+        turn.due = now + (turn.allowance.wait(now) if is_extra else self._pause(turn))
         turn.is_wanted = False
         self._enter(key, turn)
 
@@ -207,14 +207,12 @@ class Poller:
         longest = max(interval, _LONGEST_PAUSE)
         return min(longest, interval * 2.0 ** min(turn.failures, 20))
 
-    def _fail(self, key: str, turn: _Turn, error: BaseException) -> None:
+    def _fail(self, key: str, turn: _Turn, raw: Raw | None, error: BaseException) -> None:
         turn.failures += 1
         described = describe_error(error)
         is_news, turn.error = described != turn.error, described
-        for uid in list(self._standings) if key == _ALL else [key]:
-            if uid in self._standings:
-                self._standings[uid].note_failure()
-        raw = self._body(key) if key != _ALL else None
+        for uid in self._standings if key == _ALL else [key]:
+            self._standings[uid].note_failure()
         logger.log(
             logging.ERROR if is_news else logging.DEBUG, "The poll %s%s failed, and is called again in %g s: %s",
             self.name, f" of {reference(raw)}" if raw is not None else "", self._pause(turn), described,
@@ -227,10 +225,8 @@ class Poller:
 
     # Fetching.
 
-    async def _fetch(self, uid: str) -> None:
-        raw, begun = self._body(uid), self._moment()
-        if raw is None:
-            return
+    async def _fetch(self, uid: str, raw: Raw) -> None:
+        begun = self._moment()
         async with asyncio.timeout(max(_LONGEST_FETCH, self._poll.interval)):
             value = await self._call(raw)
         self._take(uid, value, begun)
@@ -261,11 +257,8 @@ class Poller:
                 logger.error("The poll %s gave a key that names no primary: %s", self.name, error)
 
     def _take(self, uid: str, value: Any, begun: Moment) -> None:
-        standing = self._standings.get(uid)
-        if standing is None:
-            return
         try:
-            is_changed = standing.take(None if value is _MISSING else (value,), begun)
+            is_changed = self._standings[uid].take(None if value is _MISSING else (value,), begun)
         except Exception as error:  # a value that can't be copied
             logger.error("What the poll %s gave can't be kept: %s", self.name, describe_error(error))
             return

@@ -264,7 +264,6 @@ def test_one_object_that_fails_slows_no_other(world, caplog):
 
 def test_one_object_that_hangs_slows_no_other(event_injector, registry, reconciled):
     """Its poll is cut off after a minute, and counts as failed."""
-    import asyncio
 
     polled = []
 
@@ -428,3 +427,354 @@ def test_a_poll_that_cancels_its_own_task_goes_on(event_injector, registry, reco
     op.add("webs", "a")
     op.advance(100)
     assert len(polled) > 5
+
+
+# Which objects, how many at once, and how long.
+
+
+def test_the_error_of_any_object_is_shown(world):
+    """Others that are well do not hide it; it goes when that object is well again."""
+    one = world(True, interval=10)
+    one.down = {"b"}
+    for name in ("a", "b", "c"):
+        one.op.add("webs", name)
+    one.op.advance(30)
+    assert one.op._process.operator.polls() == {"of_each": "OSError: b is down"}
+    one.down = set()
+    one.op.advance(1000)
+    assert one.op._process.operator.polls() == {"of_each": "ok"}
+
+
+@BOTH
+@pytest.mark.parametrize("reason", ["stop", "definition"])
+def test_a_poll_that_is_cut_off_may_clean_up(event_injector, registry, reconciled, each, reason, caplog):
+    """Its end is waited for; that it was cut off is no failure, but one of its cleaning is."""
+    cleaned = []
+
+    async def fetch(name=None):
+        try:
+            await asyncio.sleep(20)
+        finally:
+            await asyncio.sleep(0.1)
+            cleaned.append(name)
+
+    async def of_all():
+        await fetch()
+
+    async def of_each(name):
+        await fetch(name)
+
+    opkit.poll(of=PRIMARY, interval=600, each=each, registry=registry)(of_each if each else of_all)
+    op = event_injector(registry)
+    op.add("webs", "a")
+    op.advance(5)
+    if reason == "stop":
+        op.close()
+    else:
+        op.delete(("customresourcedefinitions", "webs.example.com"))
+        op.advance(5)
+    assert cleaned == ["a" if each else None]
+    assert "failed" not in caplog.text
+
+
+def test_what_a_poll_raises_while_it_is_cut_off_is_told(event_injector, registry, reconciled, caplog):
+    """Nobody asks for its value any more, but its author wants to know."""
+
+    @opkit.poll(of=PRIMARY, interval=600, registry=registry)
+    async def look():
+        try:
+            await asyncio.sleep(20)
+        finally:
+            raise OSError("could not close")
+
+    op = event_injector(registry)
+    op.advance(5)
+    op.close()
+    assert "could not close" in caplog.text
+
+
+def test_an_object_that_goes_while_it_waits_for_an_extra_poll_harms_no_other(world):
+    """The line still has its later turn; that one counts no more."""
+    one = world(True, interval=100)
+    gone = one.op.add("webs", "a")
+    one.op.add("webs", "b")
+    one.op.settle()
+    for _ in range(20):
+        one.op.trigger(gone)
+        one.op.drain()
+    one.op.delete(gone)
+    one.op.advance(100)
+    one.polled.clear()
+    one.op.advance(500)
+    assert {name for name, _ in one.polled} == {"b"} and len(one.polled) == 5
+
+
+@BOTH
+def test_the_end_of_a_run_of_what_is_gone_is_no_reason_to_poll(event_injector, registry, each, caplog):
+    """The object went while it was reconciled, and the poll has forgotten it by then."""
+    polled = []
+
+    @opkit.reconcile(*PRIMARY, registry=registry)
+    async def reconcile(name):
+        await asyncio.sleep(100)
+
+    async def of_all():
+        polled.append(op.now)
+        return {}
+
+    async def of_each(name):
+        polled.append(op.now)
+
+    opkit.poll(of=PRIMARY, interval=10, each=each, registry=registry)(of_each if each else of_all)
+    op = event_injector(registry)
+    web = op.add("webs", "a")
+    op.advance(5)
+    op.delete(web)
+    op.advance(200)
+    assert caplog.text == "" and (len(polled) == 1 if each else len(polled) > 15)
+
+
+@BOTH
+def test_a_run_that_ends_during_a_poll_is_looked_at_right_after_it(event_injector, registry, each):
+    """What that poll shows may be of before the run's end."""
+    begun = []
+
+    @opkit.reconcile(*PRIMARY, registry=registry)
+    async def reconcile(name):
+        pass
+
+    async def fetch():
+        begun.append(op.now)
+        await asyncio.sleep(5)
+        return {}
+
+    async def of_each(name):
+        return await fetch()
+
+    opkit.poll(of=PRIMARY, interval=60, each=each, registry=registry)(of_each if each else fetch)
+    op = event_injector(registry)
+    web = op.add("webs", "a", spec={"n": 1})
+    op.advance(100)
+    last = begun[-1]
+    op.advance(last + 5 + 60 + 2 - op.now)
+    begun.clear()
+    op.modify(web, {"spec": {"n": 2}})
+    op.advance(20)
+    assert begun == [last + 70]
+
+
+def test_no_more_polls_at_once_than_runs_are_allowed(event_injector, registry, reconciled):
+    """`parallel.limit` holds for them too; the others wait for their place, and get it."""
+    at_work, most, done = set(), [], []
+
+    @opkit.poll(of=PRIMARY, interval=600, each=True, registry=registry)
+    async def look(name):
+        at_work.add(name)
+        most.append(len(at_work))
+        await asyncio.sleep(5)
+        at_work.discard(name)
+        done.append(name)
+
+    settings = opkit.Settings()
+    settings.parallel.limit = 2
+    op = event_injector(registry, settings)
+    for name in "abcde":
+        op.add("webs", name)
+    op.advance(60)
+    assert max(most) == 2 and set(done) == set("abcde")
+
+
+def test_who_waits_for_a_place_keeps_it(event_injector, registry, reconciled):
+    """A run of an object whose poll is due already does not send it back to the end of the line."""
+    polled = []
+
+    @opkit.poll(of=PRIMARY, interval=10, each=True, registry=registry)
+    async def look(name):
+        polled.append(name)
+        await asyncio.sleep(50 if name == "slow" else 0)
+
+    settings = opkit.Settings()
+    settings.parallel.limit = 1
+    op = event_injector(registry, settings)
+    for name in ("early", "late"):
+        op.add("webs", name)
+        op.advance(1)
+    op.add("webs", "slow")
+    op.advance(30)
+    assert polled[-1] == "slow"
+    polled.clear()
+    op.trigger(("webs", "early"))
+    op.advance(25)
+    assert polled[:2] == ["early", "late"]
+
+
+@BOTH
+@pytest.mark.parametrize("interval", [700, 3600])
+def test_a_long_interval_is_kept_whether_the_poll_fails_or_not(world, each, interval):
+    """No pause is shorter than the interval."""
+    one = world(each, interval=interval)
+    one.op.add("webs", "a")
+    one.op.settle()
+    one.polled.clear()
+    one.op.advance(interval * 3)
+    assert len(one.polled) == 3
+    one.down = {"*", "a"}
+    one.op.advance(interval * 4)
+    assert len(one.polled) == 7
+
+
+@BOTH
+def test_a_poll_that_fails_for_days_is_called_every_ten_minutes(world, each):
+    """Its pauses grow to that and no further, and the service is back within one of them."""
+    one = world(each, interval=10)
+    one.down = {"*", "a"}
+    one.op.add("webs", "a")
+    one.op.advance(3600)
+    one.polled.clear()
+    one.op.advance(1100 * 600)
+    assert len(one.polled) == 1100
+
+
+@BOTH
+def test_a_change_is_run_when_the_first_poll_failed_after_the_run(event_injector, registry, each):
+    """It began after the run, and failed: what the run has left was never seen."""
+    values, runs, down = {}, [], [True]
+
+    @opkit.reconcile(*PRIMARY, registry=registry)
+    async def reconcile(name):
+        runs.append(name)
+
+    async def fetch():
+        await asyncio.sleep(0.5)
+        if down:
+            raise OSError("down")
+        return dict(values)
+
+    async def of_each(name):
+        return (await fetch()).get(name)
+
+    opkit.poll(of=PRIMARY, interval=60, each=each, registry=registry)(of_each if each else fetch)
+    op = event_injector(registry)
+    op.add("webs", "a")
+    op.advance(5)
+    assert runs == ["a"]
+    down.clear()
+    op.advance(600)
+    assert runs == ["a", "a"]
+
+
+@pytest.mark.parametrize("interval, takes", [(300, 200), (10, 50)], ids=["as-long-as-its-interval", "a-minute"])
+def test_a_poll_of_an_object_may_take_its_time(event_injector, registry, reconciled, interval, takes):
+    """A minute, or its interval if that is longer."""
+
+    @opkit.poll(of=PRIMARY, interval=interval, each=True, registry=registry)
+    async def look(name):
+        await asyncio.sleep(takes)
+
+    op = event_injector(registry)
+    op.add("webs", "a")
+    op.advance(interval + takes)
+    assert op._process.operator.polls() == {"look": "ok"}
+
+
+def test_an_object_that_goes_does_not_harm_the_poll_of_the_set(world):
+    """It is compared no more; the others are."""
+    one = world(False)
+    gone = one.op.add("webs", "a")
+    one.op.add("webs", "b")
+    one.op.settle()
+    one.op.delete(gone)
+    one.op.advance(60)
+    one.values["b"] = "wrong"
+    one.op.advance(60)
+    assert one.values["b"] == "right" and one.op._process.operator.polls() == {"of_all": "ok"}
+
+
+def test_a_value_that_cannot_be_kept_concerns_no_other(event_injector, registry, reconciled, caplog):
+    """It is told of; the others of the set are compared as always."""
+    state = {"a": 1, "b": (one for one in ()), "c": 1}
+
+    @opkit.poll(of=PRIMARY, interval=60, registry=registry)
+    async def look():
+        return dict(state)
+
+    op = event_injector(registry)
+    for name in "abc":
+        op.add("webs", name)
+    op.settle()
+    reconciled.clear()
+    state.update(a=2, c=2)
+    op.advance(60)
+    assert sorted(reconciled) == [("a", "POLL"), ("c", "POLL")]
+    assert "What the poll look gave can't be kept" in caplog.text
+
+
+@pytest.mark.parametrize("strategy", list(opkit.WatchStrategy))
+def test_each_object_of_any_controller_is_polled(event_injector, registry, strategy):
+    """A controller for some and one for others share the poll; what none is for is not polled, though it is watched."""
+    polled = set()
+
+    @opkit.reconcile(*PRIMARY, label_selector="side=left", registry=registry)
+    async def left(name): ...
+
+    @opkit.reconcile(*PRIMARY, label_selector="side=right", registry=registry)
+    async def right(name): ...
+
+    @opkit.poll(of=PRIMARY, interval=60, each=True, registry=registry)
+    async def look(name):
+        polled.add(name)
+
+    settings = opkit.Settings()
+    settings.watch.strategy = strategy
+    op = event_injector(registry, settings)
+    web = op.add("webs", "a", labels={"side": "left"})
+    op.add("webs", "b", labels={"side": "right"})
+    op.add("webs", "c", labels={"side": "none"})
+    op.advance(60)
+    assert polled == {"a", "b"}
+    op.modify(web, {"metadata": {"labels": {"side": "none"}}})
+    op.drain()
+    polled.clear()
+    op.advance(200)
+    assert polled == {"b"}
+
+
+def test_the_run_of_a_finalizer_of_what_left_the_selector_is_no_reason_to_poll(event_injector, registry, caplog):
+    """The poll has forgotten the object, and does not learn of it by its end."""
+    polled, finalized = [], []
+
+    @opkit.reconcile(*PRIMARY, label_selector="side=left", registry=registry)
+    async def reconcile(name): ...
+
+    @opkit.finalizer(*PRIMARY, name="example.com/f", registry=registry)
+    async def finalize(name):
+        finalized.append(name)
+
+    @opkit.poll(of=PRIMARY, interval=10, each=True, registry=registry)
+    async def look(name):
+        polled.append(name)
+
+    settings = opkit.Settings()
+    settings.finalizers.on_leave = opkit.OnLeave.KEEP
+    op = event_injector(registry, settings)
+    web = op.add("webs", "a", labels={"side": "left"})
+    op.advance(20)
+    op.modify(web, {"metadata": {"labels": {"side": "none"}}})
+    op.advance(30)
+    polled.clear()
+    op.delete(web)
+    op.advance(100)
+    assert finalized == ["a"] and polled == [] and caplog.text == ""
+
+
+@pytest.mark.parametrize("argument", ["web", "body", "name"])
+def test_a_poll_of_each_object_gets_what_handlers_get(event_injector, registry, reconciled, argument):
+    """The object by whatever name, or its parts."""
+    given = []
+    namespace = {"given": given}
+    exec(f"async def look({argument}): given.append({argument})", namespace)
+    opkit.poll(of=PRIMARY, interval=60, each=True, registry=registry)(namespace["look"])
+    op = event_injector(registry)
+    op.add("webs", "a")
+    op.settle()
+    assert [one if argument == "name" else one["metadata"]["name"] for one in given] == ["a"] * len(given) and given
