@@ -739,32 +739,30 @@ def test_each_object_of_any_controller_is_polled(event_injector, registry, strat
     assert polled == {"b"}
 
 
-def test_the_run_of_a_finalizer_of_what_left_the_selector_is_no_reason_to_poll(event_injector, registry, caplog):
-    """The poll has forgotten the object, and does not learn of it by its end."""
-    polled, finalized = [], []
+def test_the_end_of_a_run_of_what_has_left_the_selector_is_no_reason_to_poll(event_injector, registry, caplog):
+    """The object is watched on, for another controller's sake, and the poll has forgotten it."""
+    polled = []
 
     @opkit.reconcile(*PRIMARY, label_selector="side=left", registry=registry)
-    async def reconcile(name): ...
+    async def left(name):
+        await asyncio.sleep(100)
 
-    @opkit.finalizer(*PRIMARY, name="example.com/f", registry=registry)
-    async def finalize(name):
-        finalized.append(name)
+    @opkit.reconcile(*PRIMARY, label_selector="side=right", registry=registry)
+    async def right(name): ...
 
     @opkit.poll(of=PRIMARY, interval=10, each=True, registry=registry)
     async def look(name):
-        polled.append(name)
+        polled.append(op.now)
 
     settings = opkit.Settings()
-    settings.finalizers.on_leave = opkit.OnLeave.KEEP
+    settings.watch.strategy = opkit.WatchStrategy.SHARED
     op = event_injector(registry, settings)
     web = op.add("webs", "a", labels={"side": "left"})
-    op.advance(20)
+    op.advance(5)
     op.modify(web, {"metadata": {"labels": {"side": "none"}}})
-    op.advance(30)
-    polled.clear()
-    op.delete(web)
-    op.advance(100)
-    assert finalized == ["a"] and polled == [] and caplog.text == ""
+    op.advance(300)
+    assert polled == [0] and caplog.text == ""
+    assert [str(call.outcome) for call in op.calls("left")] == ["success"]
 
 
 @pytest.mark.parametrize("argument", ["web", "body", "name"])
