@@ -87,7 +87,6 @@ class Sieve:
         if change.origin is not None and change.origin in (EVERYONE, (self._controller, change.uid)):
             return _BY_ECHO
         if change.type is ChangeType.DELETED:
-            self._behind.pop(change.uid, None)
             return self._ask(
                 (self._filters.generic, (change.body,)),
                 (self._filters.delete, (change.body,)),

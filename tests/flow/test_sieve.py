@@ -8,7 +8,7 @@ import pytest
 import opkit
 from opkit import ReconcileStrategy
 from opkit.flow.sieve import Sieve
-from opkit.flow.store import Change, ChangeType
+from opkit.flow.store import EVERYONE, Change, ChangeType
 from opkit.plan.plan import Filters
 
 BY_VERSION = ReconcileStrategy.BY_RESOURCE_VERSION
@@ -610,3 +610,76 @@ def test_what_no_queue_took_is_measured_from_the_body_that_was_accepted_last(sie
     assert one.lost() == ["u"] and one.judge(later).accepted
     one.seen("u")
     assert one.lost() == [] and not one.judge(later).accepted
+
+
+@pytest.mark.parametrize(
+    "origin, is_echo",
+    [
+        (None, False), (EVERYONE, True), (("c", "u"), True), (("c", "other"), False), (("other", "u"), False),
+        (("other", "other"), False),
+    ],
+)  # fmt: skip
+def test_only_what_the_run_of_this_object_wrote_is_an_echo(origin, is_echo):
+    """Of the same controller and the same object; or of opkit itself, which is nobody's business (semantics: 13.1)."""
+    sieve = Sieve(controller="c", filters=Filters(), strategy=BY_GENERATION, now=float)
+    change = Change(ChangeType.UPDATED, "u", body_of(2), body_of(1), origin=origin)
+    verdict = sieve.judge(change)
+    assert (verdict.accepted, verdict.by) == ((False, "write-echo") if is_echo else (True, ""))
+
+
+def body_of(generation, **labels):
+    """A body of this generation."""
+    return {"metadata": {"name": "a", "uid": "u", "generation": generation, "labels": labels}}
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_conditional_finalizer_counts_as_missing_only_where_it_is_wanted(registry, event_injector, wanted):
+    """An update that changes nothing else is a reason only to put on what belongs on the object."""
+
+    @opkit.reconcile("example.com", "v1", "webapps", registry=registry)
+    async def reconcile(name): ...
+
+    @opkit.finalizer(
+        "example.com", "v1", "webapps", name="example.com/f",
+        when=lambda body: "x" in body["metadata"].get("labels", {}), registry=registry,
+    )  # fmt: skip
+    async def cleanup(name): ...
+
+    op = event_injector(registry)
+    web = op.add("webapps", "shop")
+    op.settle()
+    op.modify(web, {"metadata": {"labels": {"x" if wanted else "y": "1"}}})
+    op.settle()
+    assert len(op.calls("reconcile")) == (2 if wanted else 1)
+    assert op.get(web)["metadata"].get("finalizers", []) == (["example.com/f"] if wanted else [])
+
+
+def refuses_all(*bodies):
+    """An author's filter that wants nothing."""
+    return False
+
+
+@pytest.mark.parametrize(
+    "filters, default_filters, generations, kept",
+    [
+        pytest.param(Filters(), True, (1, 1), 0, id="refused-by-default"),
+        pytest.param(Filters(), True, (1, 2), 0, id="accepted"),
+        pytest.param(Filters(update=opkit.filter.update(refuses_all)), True, (1, 2), 1, id="refused-by-the-author"),
+        pytest.param(Filters(update=opkit.filter.update(refuses_all)), False, (1, 2), 0, id="secondary"),
+    ],
+)
+def test_only_what_the_author_refused_of_a_primary_is_kept_in_mind(filters, default_filters, generations, kept):
+    """A body is kept for each object that is, so nothing else may be: status changes are countless (semantics: 13.3)."""
+    sieve = Sieve(controller="c", filters=filters, strategy=BY_GENERATION, default_filters=default_filters, now=float)
+    old, new = map(body_of, generations)
+    sieve.judge(Change(ChangeType.UPDATED, "u", new, old))
+    assert len(sieve._behind) == kept
+    sieve.forget("u")
+    assert not sieve._behind
+
+
+def test_a_status_change_after_an_accepted_one_is_still_nothing():
+    """It waits to be reconciled already; what comes meanwhile is judged by itself."""
+    sieve = Sieve(controller="c", filters=Filters(), strategy=BY_GENERATION, now=float)
+    assert sieve.judge(Change(ChangeType.UPDATED, "u", body_of(2), body_of(1))).accepted
+    assert sieve.judge(Change(ChangeType.UPDATED, "u", body_of(2, a="b"), body_of(2))).by == "default"

@@ -110,3 +110,24 @@ def test_extra_polls_are_allowed_in_a_burst_and_then_one_by_one():
     assert allowance.wait(3.0) == pytest.approx(3.0)
     allowance.take(6.0)
     assert allowance.wait(6.0) == pytest.approx(6.0)
+
+
+def test_the_allowance_makes_no_debts_and_saves_no_more_than_a_burst():
+    """Regular polls take of it too, and need none; a long calm allows ten, as the beginning did."""
+    allowance = Allowance(6.0, 0.0)
+    for _ in range(15):
+        allowance.take(0.0)
+    assert allowance.wait(0.0) == pytest.approx(6.0)
+    for _ in range(10):
+        assert allowance.wait(6000.0) == 0.0
+        allowance.take(6000.0)
+    assert allowance.wait(6000.0) == pytest.approx(6.0)
+
+
+def test_exactly_one_second_after_a_run_is_right_after_it():
+    """Later is too late to show what the run has left."""
+    for seconds, is_news in ((1.0, False), (1.1, True)):
+        one = Standing()
+        one.take("right", at(0))
+        ran(one, 10)
+        assert one.take("wrong", at(10 + seconds, 1)) is is_news
