@@ -130,22 +130,20 @@ class Sieve:
         return is_deleting(raw) and not self._ours.isdisjoint(finalizers(raw))
 
     def _by_default(self, new: Raw, old: Raw) -> bool:
-        if self._strategy is ReconcileStrategy.BY_RESOURCE_VERSION:
-            return accepts_update(new, old, strategy=self._strategy)
         wanted = self._always
         if self._conditional and not is_deleting(new):
             wanted += tuple(finalizer.name for finalizer in self._conditional if self.wants(finalizer, new))
         if accepts_update(new, old, strategy=self._strategy, finalizers=wanted):
             return True
-        return self._when is not None and self.admits(new).accepted and not self.admits(old).accepted
+        return not self.admits(old).accepted and self.admits(new).accepted
 
     def wants(self, finalizer: Finalizer, raw: Raw) -> bool:
         """Whether a finalizer is meant for this object. A condition that raises means yes."""
-        return finalizer.when is None or self._ask((finalizer.when, (raw,))).accepted
+        return self._ask((finalizer.when, (raw,))).accepted
 
     def admits(self, raw: Raw) -> Verdict:
         """Whether the condition on the object (`when=`) lets it be run at all (semantics: 13.5)."""
-        return _ACCEPTED if self._when is None else self._ask((self._when, (raw,)))
+        return self._ask((self._when, (raw,)))
 
     # What became of it.
 

@@ -669,7 +669,7 @@ def refuses_all(*bodies):
     ],
 )
 def test_only_what_the_author_refused_of_a_primary_is_kept_in_mind(filters, default_filters, generations, kept):
-    """A body is kept for each object that is, so nothing else may be: status changes are countless (semantics: 13.3)."""
+    """A body is kept for each object that is, so nothing else may be (semantics: 13.3)."""
     sieve = Sieve(controller="c", filters=filters, strategy=BY_GENERATION, default_filters=default_filters, now=float)
     old, new = map(body_of, generations)
     sieve.judge(Change(ChangeType.UPDATED, "u", new, old))
@@ -683,3 +683,24 @@ def test_a_status_change_after_an_accepted_one_is_still_nothing():
     sieve = Sieve(controller="c", filters=Filters(), strategy=BY_GENERATION, now=float)
     assert sieve.judge(Change(ChangeType.UPDATED, "u", body_of(2), body_of(1))).accepted
     assert sieve.judge(Change(ChangeType.UPDATED, "u", body_of(2, a="b"), body_of(2))).by == "default"
+
+
+def test_a_conditional_finalizer_is_not_missed_on_what_is_being_deleted(registry, event_injector):
+    """None is put on any more, so a status change is no reason to try."""
+
+    @opkit.reconcile("example.com", "v1", "webapps", registry=registry)
+    async def reconcile(name): ...
+
+    @opkit.finalizer("example.com", "v1", "webapps", name="example.com/f", when=lambda body: True, registry=registry)
+    async def cleanup(name): ...
+
+    op = event_injector(registry)
+    web = op.add("webapps", "shop", finalizers=["other.io/keep"])
+    op.settle()
+    op.delete(web)
+    op.settle()
+    before = len(op.refused())
+    op.modify_status(web, {"phase": "x"})
+    op.settle()
+    assert [one.by for one in op.refused()[before:]] == ["default"]
+    assert op.get(web)["metadata"]["finalizers"] == ["other.io/keep"]

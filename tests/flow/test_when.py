@@ -193,14 +193,15 @@ def test_what_the_condition_refuses_is_resynced(event_injector, registry):
     assert [call.trigger for call in op.calls()] == [{opkit.Trigger.RESYNC}]
 
 
+@pytest.mark.parametrize("paused", [False, True])
 @pytest.mark.parametrize("change", ["status", "label"])
-def test_a_condition_that_stays_true_makes_no_reason_of_what_is_none(op, calls, change):
+def test_a_condition_that_stays_as_it_is_makes_no_reason_of_what_is_none(op, calls, change, paused):
     """Only the change that turns it from false to true passes the default filters."""
-    web = op.add("webs", "a", spec={"n": 1})
+    web = op.add("webs", "a", spec={"n": 1, "paused": paused})
     op.settle()
     if change == "status":
         op.modify_status(web, {"phase": "Ready"})
     else:
         op.modify(web, {"metadata": {"labels": {"a": "b"}}})
     op.settle()
-    assert calls == [1] and op.refused(web)[-1].by == "default"
+    assert calls == ([] if paused else [1]) and op.refused(web)[-1].by == "default"
